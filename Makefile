@@ -1,0 +1,30 @@
+# Two commands do everything: `make demo` and `make test`. Both set up .venv on first use.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test lint types bench clean
+
+demo: .venv/ready
+	$(BIN)/sigmax demo
+
+test: .venv/ready lint types
+	$(BIN)/pytest -n 2
+
+lint: .venv/ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: .venv/ready
+	$(BIN)/mypy
+
+bench: .venv/ready
+	$(BIN)/python benchmarks/certify.py
+
+# Installed anew only when the requirements change.
+.venv/ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[test]'
+	touch $@
+
+clean:
+	rm -rf .venv sigmax-demo .mypy_cache .ruff_cache .pytest_cache

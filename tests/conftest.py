@@ -1,0 +1,20 @@
+"""Settings every test needs, and the way to what only some machines have."""
+
+import os
+
+# Must be set before torch is imported: bf16 products crash on some CPUs otherwise.
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
+
+from pathlib import Path
+
+import pytest
+
+SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of data, weights and logs that lies beside the checkout; the test is skipped without it."""
+    if not SHARED.is_dir():
+        pytest.skip(f"needs the folder {SHARED.name}/ beside the checkout (CIFAR-10, public weights, field logs)")
+    return SHARED
