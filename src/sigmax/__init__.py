@@ -10,17 +10,58 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from sigmax import bounds as bounds
+    from sigmax import data as data
+    from sigmax import models as models
     from sigmax import radius as radius
+    from sigmax import report as report
+    from sigmax.certify.smoothed import Smoothed as Smoothed
     from sigmax.errors import RequestError as RequestError
     from sigmax.errors import RunError as RunError
+    from sigmax.records.certificate import Certificate as Certificate
+    from sigmax.records.certificate import Outcome as Outcome
+    from sigmax.records.certificate import Prediction as Prediction
+    from sigmax.records.certificate import Stage as Stage
+    from sigmax.records.run import Run as Run
+    from sigmax.records.run import read as read
+    from sigmax.records.verify import verify as verify
+    from sigmax.system.folder import load as load
+    from sigmax.system.job import certify_run as certify_run
 
 _HOMES = {
+    "Certificate": "sigmax.records.certificate",
+    "Outcome": "sigmax.records.certificate",
+    "Prediction": "sigmax.records.certificate",
     "RequestError": "sigmax.errors",
+    "Run": "sigmax.records.run",
     "RunError": "sigmax.errors",
+    "Smoothed": "sigmax.certify.smoothed",
+    "Stage": "sigmax.records.certificate",
+    "certify_run": "sigmax.system.job",
+    "load": "sigmax.system.folder",
+    "read": "sigmax.records.run",
+    "verify": "sigmax.records.verify",
 }
-_MODULES = ("bounds", "radius")
+_MODULES = ("bounds", "data", "models", "radius", "report")
 
-__all__ = ["RequestError", "RunError", "bounds", "radius"]
+__all__ = [
+    "Certificate",
+    "Outcome",
+    "Prediction",
+    "RequestError",
+    "Run",
+    "RunError",
+    "Smoothed",
+    "Stage",
+    "bounds",
+    "certify_run",
+    "data",
+    "load",
+    "models",
+    "radius",
+    "read",
+    "report",
+    "verify",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,1 +1,1 @@
-""""""
+"""From (input, sigma, draws) to counts: addressed noise and the vote engine."""

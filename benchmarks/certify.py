@@ -1,0 +1,122 @@
+"""The field's certify loop against the sigmax engine: same network, inputs, n0, n and alpha, in one run.
+
+    python benchmarks/certify.py                   # small CNN on 8x8 and 28x28, ResNet-20 on 32x32
+    python benchmarks/certify.py --quick --json out.json
+
+The rival is written anew after the description every public script follows: one image at a time, batches of
+1,000, noise from the global generator, a blocking copy to the host, votes counted in Python, bounds from
+statsmodels. Machines are noisy, so the two take turns and the ratio of their best times is what counts.
+"""
+
+import argparse
+import json
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.special
+import torch
+from statsmodels.stats.proportion import proportion_confint
+from torch import Tensor, nn
+
+import sigmax as sx
+from sigmax import models
+
+SIGMA, N0, ALPHA = 0.5, 100, 0.001
+RIVAL_BATCH = 1_000
+
+
+def rival_counts(model: nn.Module, x: Tensor, n: int, classes: int) -> list[int]:
+    """The field's sampling loop for one image."""
+    counts = [0] * classes
+    with torch.no_grad():
+        for _ in range(math.ceil(n / RIVAL_BATCH)):
+            this_batch = min(RIVAL_BATCH, n)
+            n -= this_batch
+            batch = x.repeat((this_batch, 1, 1, 1))
+            noise = torch.randn_like(batch) * SIGMA
+            for vote in model(batch + noise).argmax(1).cpu().numpy():
+                counts[vote] += 1
+    return counts
+
+
+def rival(model: nn.Module, images: Tensor, n: int, classes: int) -> list[float]:
+    """Radii by the field's loop."""
+    radii = []
+    for x in images:
+        top = int(np.argmax(rival_counts(model, x, N0, classes)))
+        hits = rival_counts(model, x, n, classes)[top]
+        lower = proportion_confint(hits, n, alpha=2 * ALPHA, method="beta")[0]
+        radii.append(SIGMA * float(scipy.special.ndtri(lower)) if lower > 0.5 else 0.0)
+    return radii
+
+
+def engine(model: nn.Module, images: Tensor, n: int, classes: int) -> list[float]:
+    """Radii by sigmax."""
+    smoothed = sx.Smoothed(model, sigma=SIGMA, classes=classes)
+    return [c.radius for c in smoothed.certify(images, n0=N0, n=n, alpha=ALPHA)]
+
+
+def seconds(work: Callable[[], Any]) -> float:
+    """Wall-clock time of one call."""
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def compare(name: str, shape: tuple[int, int, int], n: int, inputs: int, repeats: int) -> dict[str, Any]:
+    """Best time of each contender; they take turns so that a slow moment hits both."""
+    torch.manual_seed(0)
+    model = models.build(name, classes=10, input_shape=shape).eval()
+    images = torch.rand(inputs, *shape)
+    times: dict[str, list[float]] = {"rival": [], "engine": []}
+    engine(model, images[:1], N0, 10)  # both start warm
+    for _ in range(repeats):
+        times["rival"].append(seconds(lambda: rival(model, images, n, 10)))
+        times["engine"].append(seconds(lambda: engine(model, images, n, 10)))
+    votes = inputs * (N0 + n)
+    best = {key: min(values) for key, values in times.items()}
+    return {
+        "network": f"{name} {'x'.join(map(str, shape))}",
+        "n": n,
+        "inputs": inputs,
+        "rival_votes_per_s": votes / best["rival"],
+        "engine_votes_per_s": votes / best["engine"],
+        "ratio": best["rival"] / best["engine"],
+    }
+
+
+CASES = (  # network, input shape, and how many inputs at n = 100, 1,000, 10,000
+    ("small-cnn", (1, 8, 8), (200, 60, 20)),
+    ("small-cnn", (1, 28, 28), (40, 12, 4)),
+    ("resnet20", (3, 32, 32), (8, 2, 1)),
+)
+
+
+def main() -> None:
+    """Print one row a case."""
+    cli = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    cli.add_argument("--quick", action="store_true", help="only the smallest network")
+    cli.add_argument("--repeats", type=int, default=5, help="turns each contender takes")
+    cli.add_argument("--json", type=Path, help="also write the rows to this file")
+    args = cli.parse_args()
+    rows = []
+    print(f"{'network':22} {'n':>6} {'inputs':>6} {'field votes/s':>14} {'sigmax votes/s':>15} {'ratio':>6}")
+    for name, shape, inputs in CASES[:1] if args.quick else CASES:
+        for n, count in zip((100, 1_000, 10_000), inputs, strict=True):
+            row = compare(name, shape, n, count, args.repeats)
+            rows.append(row)
+            print(
+                f"{row['network']:22} {n:6} {count:6} {row['rival_votes_per_s']:14,.0f} "
+                f"{row['engine_votes_per_s']:15,.0f} {row['ratio']:6.2f}",
+                flush=True,
+            )
+    if args.json:
+        args.json.write_text(json.dumps(rows, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

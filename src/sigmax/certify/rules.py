@@ -1,0 +1,155 @@
+"""The constant-noise rule: what selection and estimation counts prove. No torch.
+
+# k of n votes for class A; L, U bounds on the shares of A and of its rival; sigma noise
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any, Literal, get_args
+
+from sigmax import bounds, radius
+from sigmax.certify.procedure import Ask, Counts, Procedure, Rule
+from sigmax.errors import RequestError
+from sigmax.records.certificate import Certificate, Outcome, Prediction, Stage, leading
+
+Bound = Literal["one-sided", "runner-up"]
+
+
+@dataclass(frozen=True)
+class SmoothedRule:
+    """Cohen et al.'s CERTIFY and PREDICT for one noise level.
+
+    `bound="one-sided"` pays all of alpha for L and uses U = 1 - L, as the papers do.
+    `bound="runner-up"` pays half for L and half for U of the largest rival count, so that an input whose top
+    class has under half of the votes can still be certified.
+    Source: Cohen et al. (2019), Sec. 3.2; runner-up: the rival is at most the largest count, U is monotone.
+    """
+
+    sigma: float
+    classes: int
+    bound: Bound = "one-sided"
+
+    def __post_init__(self) -> None:
+        if not (is_number(self.sigma) and self.sigma > 0):
+            raise RequestError(
+                f"sigma must be a positive number (noise in pixel units, [0, 1]); got {self.sigma!r}"
+            )
+        if not is_whole(self.classes) or self.classes < 2:
+            raise RequestError(f"classes must be a whole number of at least 2; got {self.classes!r}")
+        if self.bound not in get_args(Bound):
+            raise RequestError(f"bound must be one of {', '.join(get_args(Bound))}; got {self.bound!r}")
+
+    def certifying(self, *, n0: int, n: int, alpha: float) -> Procedure[Certificate]:
+        """n0 draws pick the class; n *other* draws bound its share; abstain unless a radius is proved."""
+        budget = bounds.Budget(alpha)
+        picks = yield Ask("base", "selection", self.sigma, n0)
+        top, _ = leading(picks)
+        votes = yield Ask("base", "estimation", self.sigma, n)
+        selection = Stage("selection", self.sigma, picks, sum(picks))
+        estimation = self.estimate(top, votes, budget.spend(alpha, on="estimation"))
+        outcome = self._outcome(top, votes, estimation)
+        certified = outcome is Outcome.CERTIFIED
+        return Certificate(
+            predicted=top if certified else None,
+            radius=estimation.radius or 0.0,
+            outcome=outcome,
+            alpha=alpha,
+            stages=(selection, estimation),
+        )
+
+    def estimate(self, top: int, votes: Counts, alpha: float) -> Stage:
+        """The bounds and the radius that votes drawn after `top` was fixed prove for it."""
+        n = sum(votes)
+        if self.bound == "one-sided":
+            lower, upper = bounds.lower(votes[top], n, alpha), None
+        else:
+            lower = bounds.lower(votes[top], n, alpha / 2)
+            upper = bounds.upper(self._rival_votes(top, votes), n, alpha / 2)
+        proved = radius.gaussian(self.sigma, lower, upper)
+        return Stage("estimation", self.sigma, votes, n, alpha, lower, upper, proved)
+
+    def predicting(self, *, n: int, alpha: float) -> Procedure[Prediction]:
+        """Abstain unless the two-sided binomial test of the two leading counts rejects a tie."""
+        votes = yield Ask("base", "prediction", self.sigma, n)
+        first, second = leading(votes)
+        p_value = bounds.two_sided_p_value(votes[first], votes[first] + votes[second])
+        shown = p_value <= alpha
+        return Prediction(
+            predicted=first if shown else None,
+            p_value=p_value,
+            outcome=Outcome.PREDICTED if shown else Outcome.TOO_CLOSE,
+            alpha=alpha,
+            stages=(Stage("prediction", self.sigma, votes, sum(votes), alpha),),
+        )
+
+    def check_certify(self, *, n0: int, n: int, alpha: float) -> None:
+        """Raise unless n unanimous draws would certify: fewer can only ever abstain."""
+        check_draws(alpha, n0=n0, n=n)
+        fewest = bounds.fewest_draws(alpha if self.bound == "one-sided" else alpha / 2)
+        if n < fewest:
+            raise RequestError(
+                f"n={n} draws can never certify at alpha={alpha} with the {self.bound} bound, "
+                f"even if all agree; use n >= {fewest} or a larger alpha"
+            )
+
+    def check_predict(self, *, n: int, alpha: float) -> None:
+        """Raise unless n unanimous draws would predict."""
+        check_draws(alpha, n=n)
+        fewest = bounds.fewest_draws_to_predict(alpha)
+        if n < fewest:
+            raise RequestError(
+                f"n={n} draws can never predict at alpha={alpha} (the smallest p-value is {2 * 0.5**n:.3g}); "
+                f"use n >= {fewest} or a larger alpha"
+            )
+
+    def describe(self) -> Mapping[str, Any]:
+        """The rule as plain data."""
+        return {"scheme": "smoothed", "sigma": self.sigma, "classes": self.classes, "bound": self.bound}
+
+    def _rival_votes(self, top: int, votes: Counts) -> int:
+        return max(count for c, count in enumerate(votes) if c != top)
+
+    def _outcome(self, top: int, votes: Counts, estimation: Stage) -> Outcome:
+        if estimation.radius:
+            return Outcome.CERTIFIED
+        if votes[top] < self._rival_votes(top, votes):
+            return Outcome.SELECTION_MISSED
+        if self.bound == "one-sided" and 2 * votes[top] <= sum(votes):
+            return Outcome.NO_MAJORITY
+        return Outcome.TOO_CLOSE
+
+
+def check_draws(alpha: float, **draws: int) -> None:
+    """Raise unless alpha is a probability and every number of draws a positive whole number."""
+    if not (is_number(alpha) and 0 < alpha < 1):
+        raise RequestError(
+            f"alpha must lie strictly between 0 and 1 (the chance of a wrong certificate, 0.001 in the papers); "
+            f"got {alpha!r}"
+        )
+    for name, value in draws.items():
+        if not is_whole(value) or value < 1:
+            raise RequestError(f"{name} must be a whole number of draws, at least 1; got {value!r}")
+
+
+def is_number(value: object) -> bool:
+    """A finite real number (numpy's count, truth values do not)."""
+    return not isinstance(value, bool) and isinstance(value, Real) and math.isfinite(value)
+
+
+def is_whole(value: object) -> bool:
+    """A whole number (numpy's count, truth values do not)."""
+    return not isinstance(value, bool) and isinstance(value, Integral)
+
+
+def rebuild(description: Mapping[str, Any]) -> Rule:
+    """The rule that `describe` described."""
+    if description.get("scheme") != "smoothed":
+        raise RequestError(
+            f"unknown scheme {description.get('scheme')!r}; this version of sigmax knows: smoothed. "
+            "The file may come from a newer version"
+        )
+    return SmoothedRule(
+        sigma=float(description["sigma"]), classes=int(description["classes"]), bound=description["bound"]
+    )

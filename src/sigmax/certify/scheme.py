@@ -1,0 +1,186 @@
+"""What every scheme has in common: the two public methods, and the checks before any work."""
+
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Literal, final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from sigmax.certify.procedure import Rule
+from sigmax.errors import RequestError
+from sigmax.noise import votes
+from sigmax.noise.draws import check_word
+from sigmax.noise.voter import Voter
+from sigmax.records.certificate import Certificate, Prediction
+
+Inputs = Tensor | npt.NDArray[np.floating]
+Domain = tuple[float, float] | Literal["images"] | None
+ROUND_BATCHES = 4  # selection batches a group fills: keeps them full, and the first result near
+
+
+class Scheme:
+    """A rule and the networks that vote for it.
+
+    Subclasses only say which rule and which networks; the methods here are final.
+    `domain`: the range the inputs must lie in. "images" (default) asks [0, 1] of anything with three or more
+    axes an input and nothing of plain vectors; a pair asks that range of everything; None asks nothing.
+    """
+
+    def __init__(self, rule: Rule, voters: Mapping[str, Voter], *, domain: Domain = "images") -> None:
+        self.rule = rule
+        self.voters = dict(voters)
+        self.domain = domain
+
+    @property
+    def classes(self) -> int:
+        """How many classes the scheme tells apart."""
+        return self.rule.classes
+
+    @final
+    def certify(
+        self,
+        x: Inputs,
+        *,
+        n0: int = 100,
+        n: int = 10_000,
+        alpha: float = 1e-3,
+        seed: int = 0,
+        ids: Sequence[int] | None = None,
+    ) -> list[Certificate]:
+        """One certificate an input: each is wrong with probability at most `alpha`, whatever the input.
+
+        x: a batch (inputs, ...), pixels in [0, 1]. `n0` draws pick the class, `n` others prove the radius.
+        `seed` and `ids` (default 0, 1, ...) are the address of the noise: an input called by the same id gets
+        the same noise in any batch, order or subset.
+        """
+        self.rule.check_certify(n0=n0, n=n, alpha=alpha)
+        x = self.check(x)
+        found: dict[int, Certificate] = {}
+        ids = check_ids(ids, len(x))
+        size = self.group(n0)
+        for first in range(0, len(x), size):
+            part = slice(first, first + size)
+            for position, certificate in self.certifications(
+                x[part], n0=n0, n=n, alpha=alpha, seed=seed, ids=ids[part]
+            ):
+                found[first + position] = certificate
+        return [found[i] for i in range(len(x))]
+
+    @final
+    def predict(
+        self,
+        x: Inputs,
+        *,
+        n: int = 1_000,
+        alpha: float = 1e-3,
+        seed: int | None = None,
+        ids: Sequence[int] | None = None,
+    ) -> list[Prediction]:
+        """One prediction an input: a returned class is not the smoothed class with probability at most `alpha`.
+
+        Without a seed a fresh secret one is drawn: an attacker who knew the noise could aim at it.
+        """
+        self.rule.check_predict(n=n, alpha=alpha)
+        seed = check_word("seed", secrets.randbits(64) if seed is None else seed)
+        x = self.check(x)
+        noisy = votes.Noisy(x, check_ids(ids, len(x)), seed)
+        procedures = [self.rule.predicting(n=n, alpha=alpha) for _ in range(len(x))]
+        found = dict(votes.run(procedures, noisy, self.voters))
+        return [found[i] for i in range(len(x))]
+
+    @final
+    def certifications(
+        self,
+        x: Inputs,
+        *,
+        n0: int,
+        n: int,
+        alpha: float,
+        seed: int,
+        ids: Sequence[int],
+        known: votes.Known | None = None,
+    ) -> Iterator[tuple[int, Certificate]]:
+        """Certificates of one group as they are reached, with their positions in `x`.
+
+        `known` holds the recorded stages of positions already certified: they are not voted on again, and the
+        others get the votes they would have got in an uninterrupted run.
+        """
+        self.rule.check_certify(n0=n0, n=n, alpha=alpha)
+        noisy = votes.Noisy(self.check(x), check_ids(ids, len(x)), check_word("seed", seed))
+        procedures = [self.rule.certifying(n0=n0, n=n, alpha=alpha) for _ in range(len(x))]
+        yield from votes.run(procedures, noisy, self.voters, known)
+
+    @final
+    def group(self, n0: int) -> int:
+        """How many inputs to certify together so that selection batches are full."""
+        largest = max(voter.batch for voter in self.voters.values())
+        return max(1, -(-ROUND_BATCHES * largest // max(n0, 1)))
+
+    @final
+    def check(self, x: Inputs) -> Tensor:
+        """The inputs as float32 on the CPU, after every check that needs no long work."""
+        x = check_inputs(x, self.domain)
+        for name, voter in self.voters.items():
+            voter.check(x, self.sigma_of(name))
+        return x
+
+    def sigma_of(self, network: str) -> float:
+        """The noise a network is used with (what a network that takes sigma is tried with)."""
+        raise NotImplementedError
+
+    @final
+    def save(self, folder: str | Path) -> Path:
+        """Write the scheme and its networks as one folder that `sigmax.load` reads back."""
+        from sigmax.system import save
+
+        return save(self, folder)
+
+
+def check_inputs(x: Inputs, domain: Domain) -> Tensor:
+    """A batch of finite floats within the domain, as float32 on the CPU."""
+    if not isinstance(x, Tensor):
+        x = torch.from_numpy(np.ascontiguousarray(x))
+    if not x.is_floating_point():
+        raise RequestError(f"inputs must be floating point, pixels in [0, 1]; got {x.dtype}. Divide by 255")
+    if x.ndim < 2 or len(x) == 0:
+        raise RequestError(
+            f"inputs must be a batch (inputs, ...) with at least one input; got shape {tuple(x.shape)}. "
+            "Add a batch axis: x[None]"
+        )
+    x = x.detach().to("cpu", torch.float32).contiguous()
+    bad = ~torch.isfinite(x).flatten(1).all(1)
+    if bad.any():
+        raise RequestError(f"inputs must be finite; input {int(bad.nonzero()[0])} holds NaN or infinity")
+    if domain == "images":
+        domain = (0.0, 1.0) if x.ndim >= 4 else None
+    if domain is not None:
+        _check_range(x, *domain)
+    return x
+
+
+def _check_range(x: Tensor, least: float, most: float) -> None:
+    outside = ((x < least) | (x > most)).flatten(1).any(1)
+    if outside.any():
+        i = int(outside.nonzero()[0])
+        raise RequestError(
+            f"pixels must lie in [{least:g}, {most:g}]; input {i} spans {x[i].min():g} to {x[i].max():g}. "
+            "Divide by 255 if they are 8-bit, leave normalisation to the model, or pass domain=None "
+            "if these are not pixels"
+        )
+
+
+def check_ids(ids: Sequence[int] | None, count: int) -> list[int]:
+    """The inputs' ids, one each and all different: equal ids would mean equal noise."""
+    if ids is None:
+        return list(range(count))
+    checked = [check_word("an input id", i) for i in ids]
+    if len(checked) != count or len(set(checked)) != count:
+        raise RequestError(
+            f"ids must name each of the {count} inputs differently; got {len(checked)} ids, "
+            f"{len(set(checked))} different"
+        )
+    return checked

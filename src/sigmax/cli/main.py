@@ -1,0 +1,43 @@
+"""The command line. Exit codes: 0 done, 1 the run failed, 2 the request was wrong, 130 interrupted (Ctrl-C)."""
+
+import sys
+
+import typer
+
+from sigmax.cli import build, certify, demo, field, predict, report, train, verify
+from sigmax.cli.progress import errors
+from sigmax.errors import RequestError, RunError
+
+app = typer.Typer(
+    help="Certified robustness by randomized smoothing. Start with: sigmax demo",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+)
+app.command("demo")(demo.demo)
+app.add_typer(train.app, name="train")
+app.add_typer(build.app, name="build")
+app.command("certify")(certify.certify)
+app.command("predict")(predict.predict)
+app.command("verify")(verify.verify)
+app.command("report")(report.report)
+app.command("import")(field.import_log)
+app.command("export")(field.export_run)
+
+
+def main() -> None:
+    """Run a verb; turn the two kinds of error into their exit codes."""
+    try:
+        app()
+    except RequestError as error:
+        _say(error)
+        sys.exit(2)
+    except RunError as error:
+        _say(error)
+        sys.exit(1)
+
+
+def _say(error: Exception) -> None:
+    errors.print("error:", style="bold red", end=" ")
+    errors.print(str(error), markup=False, highlight=False)

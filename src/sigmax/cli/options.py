@@ -1,0 +1,60 @@
+"""Options that several verbs share, so that they read and mean the same everywhere."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    import torch
+
+
+class Precision(StrEnum):
+    """Number format of the networks' arithmetic."""
+
+    FP32 = "fp32"
+    BF16 = "bf16"
+    FP16 = "fp16"
+
+
+class BoundName(StrEnum):
+    """How the rival classes are bounded."""
+
+    ONE_SIDED = "one-sided"
+    RUNNER_UP = "runner-up"
+
+
+SOURCES = "digits, mnist:PATH, fashion:PATH, cifar10:PATH, npz:FILE or folder:PATH"
+
+System = Annotated[str, typer.Argument(help="The system's folder, as written by `sigmax build`.")]
+Data = Annotated[str, typer.Option("--data", help=f"Where the images are: {SOURCES}.")]
+Split = Annotated[str, typer.Option(help="Which part of the data: train or test.")]
+ImageSize = Annotated[
+    int | None, typer.Option(help="For image folders: resize and crop to this many pixels a side.")
+]
+Start = Annotated[int, typer.Option(help="Index of the first input.")]
+Skip = Annotated[int, typer.Option(help="Take every SKIP-th input.")]
+Maximum = Annotated[
+    int | None, typer.Option("--max", help="Take at most this many inputs, counted after skipping.")
+]
+Alpha = Annotated[float, typer.Option(help="Chance that a certificate or prediction is wrong.")]
+Seed = Annotated[int, typer.Option(help="Seed of the noise; the same seed gives the same votes.")]
+Batch = Annotated[
+    int | None, typer.Option(help="Noisy inputs a forward pass (default: 512 on CPU, 4096 on GPU).")
+]
+Device = Annotated[
+    str | None, typer.Option(help="Where the networks run: cpu, cuda, cuda:1 ... (default: cpu).")
+]
+Dtype = Annotated[Precision, typer.Option(help="Precision of the networks' arithmetic.")]
+Compile = Annotated[bool, typer.Option("--compile", help="Compile the networks with torch.compile.")]
+RunOut = Annotated[Path, typer.Option("--out", help="Run file to write, or to go on with.")]
+
+
+def torch_dtype(precision: Precision) -> "torch.dtype":
+    """The torch dtype of a precision's short name."""
+    import torch
+
+    return {Precision.FP32: torch.float32, Precision.BF16: torch.bfloat16, Precision.FP16: torch.float16}[
+        precision
+    ]

@@ -1,0 +1,72 @@
+"""Progress with an ETA: a bar on a terminal, a line now and then in a log file."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import typer
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+console = Console()
+errors = Console(stderr=True)
+LOG_SECONDS = 15.0  # between two lines where there is no terminal
+
+Advance = Callable[[int, int], None]  # (done, total)
+
+
+@contextmanager
+def progress(what: str) -> Iterator[Advance]:
+    """A function to call with (done, total) as work goes on."""
+    if console.is_terminal:
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+        )
+        with Progress(*columns, console=console) as bar:
+            task = bar.add_task(what, total=None)
+            yield lambda done, total: bar.update(task, completed=done, total=total)
+    else:
+        yield _Lines(what)
+
+
+class _Lines:
+    """Progress as plain lines: the last one always, others at most every LOG_SECONDS."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        self.begun = self.said = time.monotonic()
+        self.first: int | None = None
+
+    def __call__(self, done: int, total: int) -> None:
+        now = time.monotonic()
+        if self.first is None:
+            self.first = done
+        if done < total and now - self.said < LOG_SECONDS:
+            return
+        self.said = now
+        fresh = done - self.first
+        left = (now - self.begun) / fresh * (total - done) if fresh else float("nan")
+        tail = f", about {left:.0f} s left" if done < total else f" in {now - self.begun:.1f} s"
+        print(f"{self.what}: {done}/{total}{tail}", flush=True)
+
+
+@contextmanager
+def resumable(kept: str) -> Iterator[None]:
+    """Ends cleanly on Ctrl-C, and says what is kept and how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        errors.print(f"\nInterrupted. {kept} Run the same command again to go on.", style="yellow")
+        raise typer.Exit(130) from None

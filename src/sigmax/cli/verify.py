@@ -1,0 +1,46 @@
+"""`sigmax verify`: recompute every radius of a run from its counts."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sigmax.cli.progress import console, errors
+
+if TYPE_CHECKING:
+    from sigmax.records.verify import Verdict
+
+SHOWN = 20  # findings printed a run
+
+
+def verify(
+    runs: Annotated[list[Path], typer.Argument(help="Run files, plain or gzipped.", metavar="RUN...")],
+) -> None:
+    """Recompute every radius from its counts: no model and no GPU needed. Exits 1 if a record proves less.
+
+    Example: `sigmax verify runs/cifar-0.5.jsonl`
+    """
+    from sigmax.records.verify import verify as check
+
+    verdicts = [check(path) for path in runs]
+    for verdict in verdicts:
+        show(verdict)
+    if not all(verdict.holds for verdict in verdicts):
+        raise typer.Exit(1)
+
+
+def show(verdict: "Verdict") -> None:
+    """Say what was found, the bad lines by number."""
+    for finding in verdict.findings[:SHOWN]:
+        errors.print(f"{verdict.path}, line {finding.line}: {finding.message}", markup=False, highlight=False)
+    if len(verdict.findings) > SHOWN:
+        errors.print(f"... and {len(verdict.findings) - SHOWN} more", highlight=False)
+    extent = f"{verdict.records} of {verdict.planned} inputs" + ("" if verdict.finished else ", unfinished")
+    if not verdict.holds:
+        found = len(verdict.findings)
+        said = f"FAILED: {found} finding{'s' if found > 1 else ''}"
+    elif verdict.imported:
+        said = "possible, but not proved: an imported log holds no counts"
+    else:
+        said = "every radius follows from its counts"
+    console.print(f"{verdict.path}: {said} ({extent})", highlight=False)

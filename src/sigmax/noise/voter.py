@@ -1,0 +1,139 @@
+"""A network as a voter: a batch of noisy inputs in, one class id each out."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sigmax.errors import RequestError, RunError
+
+Model = Callable[..., Tensor]
+CPU_BATCH, GPU_BATCH = 512, 4096  # inputs a forward pass; small enough to stay in a CPU's cache
+
+
+class Voter:
+    """A model with the device, precision and batch size it votes with.
+
+    `model`: any callable from a batch to logits (batch, classes) or to class ids (batch,). One that declares
+    `takes_sigma = True` is called as `model(batch, sigma)`. A torch module is put in eval mode: in training mode
+    its votes would depend on the batch they stand in, and no certificate would hold.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        classes: int,
+        device: str | torch.device | None = None,
+        dtype: torch.dtype | None = None,
+        batch: int | None = None,
+        compile: bool = False,  # noqa: A002 (the name users know from torch)
+    ) -> None:
+        if not callable(model):
+            raise RequestError(
+                f"model must be callable (batch -> logits or class ids); got {type(model).__name__}"
+            )
+        self.model = model
+        self.classes = classes
+        self.device = _device(model, device)
+        self.dtype = _dtype(dtype)
+        self.batch = _batch(batch, self.device)
+        self.takes_sigma = bool(getattr(model, "takes_sigma", False))
+        if isinstance(model, nn.Module):
+            model.to(self.device)
+        self._forward: Model = torch.compile(model) if compile else model
+        self.compiled = compile
+
+    def ready(self) -> None:
+        """Eval mode, also for a module that was trained on since the voter was made."""
+        if isinstance(self.model, nn.Module):
+            self.model.eval()
+
+    def check(self, x: Tensor, sigma: float) -> None:
+        """Cast one vote to find out, before any long work, whether model and inputs fit together."""
+        self.ready()
+        try:
+            output = self._call(self.model, x[:1].to(self.device), sigma)
+        except RuntimeError as error:  # torch's own words name the layer and the shapes
+            raise RequestError(
+                f"the model does not accept an input of shape {tuple(x.shape[1:])}: {error}. "
+                "Give it inputs of the shape (channels, height, width) it was built for"
+            ) from error
+        class_ids(output, 1, self.classes)
+
+    def vote(self, batch: Tensor, sigma: float) -> tuple[Tensor, Tensor]:
+        """Class ids of a batch, and a flag (still on the device) that is true if any of them is no class."""
+        return class_ids(self._call(self._forward, batch.to(self.device), sigma), len(batch), self.classes)
+
+    def _call(self, model: Model, batch: Tensor, sigma: float) -> Tensor:
+        with torch.inference_mode(), self._precision():
+            return model(batch, sigma) if self.takes_sigma else model(batch)
+
+    def _precision(self) -> AbstractContextManager[Any]:
+        if self.dtype is torch.float32:
+            return nullcontext()
+        return torch.autocast(self.device.type, dtype=self.dtype)
+
+
+def class_ids(output: Any, rows: int, classes: int) -> tuple[Tensor, Tensor]:
+    """Votes from a model's output, whichever of the two allowed forms it has, and whether any is invalid."""
+    if not isinstance(output, Tensor) or output.shape[:1] != (rows,) or output.ndim > 2:
+        shape = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
+        raise RequestError(
+            f"the model must return logits of shape (batch, {classes}) or class ids of shape (batch,); "
+            f"for a batch of {rows} it returned {shape}"
+        )
+    if output.ndim == 1:
+        if output.is_floating_point() or output.is_complex() or output.dtype is torch.bool:
+            raise RequestError(
+                f"class ids must be integers; the model returned {output.dtype} of shape {tuple(output.shape)}. "
+                f"Return logits of shape (batch, {classes}), or ids such as logits.argmax(1)"
+            )
+        # Clamped so that an invalid id cannot be counted out of bounds before its flag is read.
+        return output.long().clamp(0, classes - 1), ((output < 0) | (output >= classes)).any()
+    if output.shape[1] != classes:
+        raise RequestError(
+            f"the scheme was told classes={classes}, but the model returns {output.shape[1]} logits an input; "
+            "make the two agree"
+        )
+    return output.argmax(1), output.isnan().any()
+
+
+def refuse_invalid(flag: Tensor, classes: int) -> None:
+    """Raise if a vote was no class: counting it anywhere would be a guess."""
+    if flag.item():
+        raise RunError(
+            f"the model returned NaN logits or a class id outside 0..{classes - 1}; no votes were counted for "
+            "this input. Check the weights, and the precision (dtype) they run in"
+        )
+
+
+def _device(model: Model, device: str | torch.device | None) -> torch.device:
+    if device is None:
+        tensors = [*model.parameters(), *model.buffers()] if isinstance(model, nn.Module) else []
+        return tensors[0].device if tensors else torch.device("cpu")
+    try:
+        chosen = torch.device(device)
+        torch.empty(1, device=chosen)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise RequestError(
+            f"device {str(device)!r} cannot be used here: {error}. Try device='cpu'"
+        ) from error
+    return chosen
+
+
+def _dtype(dtype: torch.dtype | None) -> torch.dtype:
+    allowed = (torch.float32, torch.bfloat16, torch.float16)
+    if dtype is not None and dtype not in allowed:
+        raise RequestError(f"dtype must be one of {', '.join(map(str, allowed))}; got {dtype}")
+    return dtype or torch.float32
+
+
+def _batch(batch: int | None, device: torch.device) -> int:
+    if batch is None:
+        return CPU_BATCH if device.type == "cpu" else GPU_BATCH
+    if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
+        raise RequestError(f"batch must be a whole number of inputs, at least 1; got {batch!r}")
+    return batch

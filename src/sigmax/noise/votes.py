@@ -1,0 +1,156 @@
+"""The engine: runs many procedures at once and keeps every batch full across their inputs.
+
+# x inputs; an item is one ask of one input; the votes of a round lie end to end on one line, cut into batches
+
+The layout of a round depends only on what is asked, never on what is already known, so a resumed run casts each
+missing vote in the batch it would have stood in. A batch in which nothing is unknown is not run.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sigmax.certify.procedure import Ask, Counts, Procedure, Result, recorded_counts
+from sigmax.noise.draws import BLOCK, Noise, fill
+from sigmax.noise.voter import Voter, refuse_invalid
+from sigmax.records.certificate import Stage
+
+Known = Mapping[int, Sequence[Stage]]  # position of an input -> the stages already recorded for it
+
+
+@dataclass(frozen=True, slots=True)
+class Noisy:
+    """The inputs of one call and the address their noise comes from."""
+
+    x: Tensor  # (inputs, ...), float32, on the CPU where the noise is made
+    ids: Sequence[int]
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One ask of the input at `position`; `known` holds its answer if a record already has it."""
+
+    position: int
+    ask: Ask
+    known: Counts | None = None
+
+
+def run(
+    procedures: Sequence[Procedure[Result]],
+    inputs: Noisy,
+    voters: Mapping[str, Voter],
+    known: Known | None = None,
+) -> Iterator[tuple[int, Result]]:
+    """Results as they are reached, each with the position of its input.
+
+    All procedures advance together: one round answers everything that is asked at the moment.
+    """
+    asked = {position: next(procedure) for position, procedure in enumerate(procedures)}
+    while asked:
+        still_asking: dict[int, Ask] = {}
+        for position, counts in answer(asked, inputs, voters, known or {}):
+            try:
+                still_asking[position] = procedures[position].send(counts)
+            except StopIteration as end:
+                yield position, end.value
+        asked = dict(sorted(still_asking.items()))
+
+
+def answer(
+    asked: Mapping[int, Ask], inputs: Noisy, voters: Mapping[str, Voter], known: Known
+) -> Iterator[tuple[int, Counts]]:
+    """The counts of every ask; those that can share a batch do."""
+    together: dict[tuple[str, float | None], list[Item]] = {}
+    for position, ask in asked.items():
+        recorded = {stage.name: stage for stage in known.get(position, ())}
+        item = Item(position, ask, recorded_counts(ask, recorded) if recorded else None)
+        # A network that is told sigma can serve only one sigma a batch.
+        shared_sigma = ask.sigma if voters[ask.network].takes_sigma else None
+        together.setdefault((ask.network, shared_sigma), []).append(item)
+    for (network, _), items in together.items():
+        yield from tally(voters[network], items, inputs)
+
+
+def tally(voter: Voter, items: Sequence[Item], inputs: Noisy) -> Iterator[tuple[int, Counts]]:
+    """Cast the votes of `items` batch by batch; each item's counts come as soon as they are whole."""
+    voter.ready()
+    ends = list(accumulate(item.ask.n for item in items))
+    counts = torch.zeros(len(items) * voter.classes, dtype=torch.int64, device=voter.device)
+    invalid = torch.zeros((), dtype=torch.bool, device=voter.device)
+    filler = Filler(inputs, min(voter.batch, ends[-1]))
+    done = 0
+    for first in range(0, ends[-1], voter.batch):
+        last = min(first + voter.batch, ends[-1])
+        touched = overlapping(ends, done, last)
+        if any(items[i].known is None for i in touched):
+            batch, rows = filler.fill([(i, *span(items, ends, i, first, last)) for i in touched], items)
+            votes, bad = voter.vote(batch, items[touched[0]].ask.sigma)
+            cells = rows.to(voter.device) * voter.classes + votes
+            counts.scatter_add_(0, cells, torch.ones_like(cells))
+            invalid |= bad
+        finished = [i for i in touched if ends[i] <= last]
+        if finished:
+            done = finished[-1] + 1
+            refuse_invalid(invalid, voter.classes)
+            table = counts.view(-1, voter.classes)[finished[0] : done].tolist()  # the one copy to the host
+            for i, row in zip(finished, table, strict=True):
+                yield items[i].position, items[i].known or tuple(row)
+
+
+def overlapping(ends: Sequence[int], done: int, last: int) -> range:
+    """The items with votes before `last`, given that the first `done` are finished."""
+    stop = done
+    while stop < len(ends) and (stop == done or ends[stop - 1] < last):
+        stop += 1
+    return range(done, stop)
+
+
+def span(items: Sequence[Item], ends: Sequence[int], i: int, first: int, last: int) -> tuple[int, int]:
+    """Which draws of item i stand in the batch from `first` to `last`."""
+    begin = ends[i] - items[i].ask.n
+    start = items[i].ask.start
+    return start + max(first - begin, 0), start + min(last - begin, items[i].ask.n)
+
+
+class Filler:
+    """Writes noisy inputs into one buffer that every batch reuses; holds one block of noise."""
+
+    def __init__(self, inputs: Noisy, size: int) -> None:
+        shape = inputs.x.shape[1:]
+        self.inputs = inputs
+        self.batch = torch.empty((size, *shape))
+        self.rows = torch.empty(size, dtype=torch.int64)
+        self.noise: Noise = np.empty((BLOCK, *shape), dtype=np.float32)
+        self.as_tensor = torch.from_numpy(self.noise)
+        self.holds: tuple[int, str, int] | None = None
+
+    def fill(self, spans: Sequence[tuple[int, int, int]], items: Sequence[Item]) -> tuple[Tensor, Tensor]:
+        """The batch made of the given draws of the given items, and which item each row belongs to."""
+        used = 0
+        for i, start, stop in spans:
+            self.rows[used : used + stop - start] = i
+            for index, low, high in pieces(start, stop):
+                eps = self.block(items[i], index)[low:high]
+                noisy = self.batch[used : used + high - low]
+                torch.add(self.inputs.x[items[i].position], eps, alpha=items[i].ask.sigma, out=noisy)
+                used += high - low
+        return self.batch[:used], self.rows[:used]
+
+    def block(self, item: Item, index: int) -> Tensor:
+        """The block of noise at this address; drawn only if the buffer holds another."""
+        address = (item.position, item.ask.stage, index)
+        if self.holds != address:
+            fill(self.noise, self.inputs.seed, self.inputs.ids[item.position], item.ask.stage, index)
+            self.holds = address
+        return self.as_tensor
+
+
+def pieces(start: int, stop: int) -> Iterator[tuple[int, int, int]]:
+    """The draws `start` to `stop` as (block, first, last) within each block they touch."""
+    for index in range(start // BLOCK, -(-stop // BLOCK)):
+        yield index, max(start - index * BLOCK, 0), min(stop - index * BLOCK, BLOCK)

@@ -1,0 +1,101 @@
+"""What a certification or a prediction says, with the counts that prove it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from sigmax.errors import RequestError
+
+
+class Outcome(Enum):
+    """How one input ended. The value is advice to the reader; the name is what a record stores."""
+
+    CERTIFIED = "no perturbation within the radius changes the class"
+    PREDICTED = "the class leads at this alpha; certify the input to learn within which radius"
+    TOO_CLOSE = "a class leads, but too narrowly to be shown with these draws; draw more samples (larger n)"
+    NO_MAJORITY = (
+        "no class has half of the votes, so more draws will not help; "
+        "use bound='runner-up', a smaller sigma, or a model trained with this noise"
+    )
+    SELECTION_MISSED = (
+        "the class picked by the selection draws did not win the estimation draws; "
+        "raise n0, or accept that the input lies near a boundary"
+    )
+    CLAIMED = "read from another tool's log, which holds no counts; certify again to prove it"
+    ABSTAINED_ELSEWHERE = "another tool's log says it abstained; certify again to learn why"
+    IMPOSSIBLE = (
+        "another tool's log claims more than its draws can show at the stated sigma, n and alpha; "
+        "check those three, and do not rely on this radius"
+    )
+
+    @property
+    def advice(self) -> str:
+        """The same text as `value`, under the name that says what it is for."""
+        return self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """The votes of one stage and what was concluded from them.
+
+    `alpha` is what the stage paid for all its bounds together: a stage with both bounds paid half for each.
+    A selection stage proves nothing and pays nothing.
+    """
+
+    name: str
+    sigma: float
+    counts: tuple[int, ...]
+    n: int
+    alpha: float = 0.0
+    lower: float | None = None
+    upper: float | None = None
+    radius: float | None = None
+
+    def __post_init__(self) -> None:
+        if sum(self.counts) != self.n or min(self.counts, default=0) < 0:
+            raise RequestError(
+                f"stage {self.name!r}: the counts must be non-negative and sum to n={self.n}; "
+                f"they sum to {sum(self.counts)}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """With probability at least 1 - alpha over the draws, the smoothed class is `predicted` within `radius`.
+
+    Radius in the l2 norm of the input's own units (pixels in [0, 1]). `predicted` is None and the radius 0.0
+    when the procedure abstained; `outcome` then says why and what to do.
+    """
+
+    predicted: int | None
+    radius: float
+    outcome: Outcome
+    alpha: float
+    stages: tuple[Stage, ...]
+
+    @property
+    def draws(self) -> int:
+        """Votes cast in all stages together."""
+        return sum(stage.n for stage in self.stages)
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """With probability at least 1 - alpha, `predicted` is the smoothed class (or None: abstained)."""
+
+    predicted: int | None
+    p_value: float
+    outcome: Outcome
+    alpha: float
+    stages: tuple[Stage, ...]
+
+    @property
+    def draws(self) -> int:
+        """Votes cast in all stages together."""
+        return sum(stage.n for stage in self.stages)
+
+
+def leading(counts: Sequence[int]) -> tuple[int, int]:
+    """The class with the most votes and the one with the second most (the lower id wins a tie)."""
+    order = sorted(range(len(counts)), key=lambda c: (-counts[c], c))
+    return order[0], order[1]

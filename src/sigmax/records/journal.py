@@ -1,0 +1,175 @@
+"""The journal a run is written to: one line an input, whole or not at all, resumable after any end."""
+
+import fcntl
+import os
+import stat
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from sigmax.errors import RequestError, RunError
+from sigmax.records.lines import Record, decode, encode
+from sigmax.records.plan import Plan
+
+SYNC_SECONDS = 1.0  # how much a power cut may cost; a killed process costs nothing
+
+
+class Journal:
+    """A run file open for writing, locked against a second writer.
+
+    An existing file of the same plan is continued (`records` holds what it has); a torn last line is cut off;
+    a file of another plan, or one damaged elsewhere, is refused and left as it is.
+    """
+
+    def __init__(self, path: Path, plan: Plan) -> None:
+        self.path = path
+        self.plan = plan
+        self.records: dict[int, Record] = {}
+        self.finished = False
+        self._fd = _open(path)
+        try:
+            self._lock()
+            self._load()
+        except BaseException:
+            os.close(self._fd)
+            raise
+        self._synced = time.monotonic()
+
+    def write(self, record: Record) -> None:
+        """Append one record; after this returns, killing the process cannot lose it."""
+        self._append(encode(record.to_json()))
+        self.records[record.index] = record
+
+    def finish(self) -> None:
+        """Mark the run as complete."""
+        seconds = sum(record.seconds for record in self.records.values())
+        self._append(encode({"kind": "end", "inputs": len(self.records), "seconds": round(seconds, 6)}))
+        self.finished = True
+
+    def close(self) -> None:
+        """Release the file; what was written stays, and the run can be continued."""
+        os.fsync(self._fd)
+        os.close(self._fd)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _lock(self) -> None:
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise RequestError(
+                f"another process is writing {self.path}; wait for it, or choose another output file"
+            ) from error
+
+    def _load(self) -> None:
+        content = _read_all(self._fd)
+        whole = content[: content.rfind(b"\n") + 1]
+        lines = whole.splitlines(keepends=True)
+        if not lines:
+            _refuse_foreign(self.path, content)
+            os.ftruncate(self._fd, 0)
+            self._append(encode(self.plan.to_json()))
+            return
+        self._check_plan(lines[0])
+        for number, line in enumerate(lines[1:], start=2):
+            self._take(number, line)
+        os.ftruncate(self._fd, len(whole))
+
+    def _check_plan(self, line: bytes) -> None:
+        try:
+            recorded = Plan.from_json(decode(line))
+        except RequestError as error:
+            raise RequestError(
+                f"{self.path} cannot be continued: {error}; choose another output file"
+            ) from error
+        differences = self.plan.differences(recorded)
+        if differences:
+            raise RequestError(
+                f"{self.path} holds a run of another plan ({'; '.join(differences)}). "
+                "Repeat the options it was made with to continue it, or choose another output file"
+            )
+
+    def _take(self, number: int, line: bytes) -> None:
+        try:
+            data = decode(line)
+            if data.get("kind") == "end":
+                self.finished = True
+                return
+            record = Record.from_json(data)
+        except RequestError as error:
+            raise RequestError(
+                f"{self.path}, line {number}: {error}. `sigmax verify` lists all damage; nothing was changed"
+            ) from error
+        self.records[record.index] = record
+
+    def _append(self, line: bytes) -> None:
+        size = os.lseek(self._fd, 0, os.SEEK_END)
+        try:
+            rest = memoryview(line)
+            while rest:  # a nearly full disk takes a part and refuses the rest
+                rest = rest[os.write(self._fd, rest) :]
+            if time.monotonic() - self._synced > SYNC_SECONDS:
+                os.fsync(self._fd)
+                self._synced = time.monotonic()
+        except OSError as error:
+            os.ftruncate(self._fd, size)
+            raise RunError(
+                f"cannot write to {self.path} ({error.strerror}). The {len(self.records)} inputs already recorded "
+                "are safe; make room and run the same command again to go on"
+            ) from error
+
+    _synced = 0.0
+
+
+def _open(path: Path) -> int:
+    if path.suffix == ".gz":
+        raise RequestError(
+            f"a run is written plain so that it can be resumed; drop .gz from {path}, gzip it later"
+        )
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+    except OSError as error:
+        raise RequestError(
+            f"cannot write the run file {path} ({error.strerror}); choose a folder you may write to"
+        ) from error
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise RequestError(f"{path} is not a regular file; choose another output file")
+    return fd
+
+
+def _read_all(fd: int) -> bytes:
+    os.lseek(fd, 0, os.SEEK_SET)
+    parts = []
+    while part := os.read(fd, 1 << 20):
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _refuse_foreign(path: Path, content: bytes) -> None:
+    """A file without one whole line may be a run killed at birth; anything else is somebody's and is kept."""
+    if (
+        content
+        and not encode({"kind": "plan"}).startswith(content[:14])
+        and not content.startswith(b'{"kind":"plan"')
+    ):
+        raise RequestError(f"{path} exists and is not a run file; choose another output file")
+
+
+def write_all(path: Path, plan: Plan, records: Iterable[Record]) -> None:
+    """Write a finished run in one go (an imported log, a converted file)."""
+    with Journal(path, plan) as journal:
+        if journal.records or journal.finished:
+            raise RequestError(f"{path} exists already; choose another output file")
+        for record in records:
+            journal.write(record)
+        journal.finish()

@@ -1,0 +1,91 @@
+"""One line of a journal: JSON that ends in its own checksum, so that a flipped character cannot pass."""
+
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sigmax.errors import RequestError
+from sigmax.records.certificate import Certificate, Outcome, Stage
+
+_MARK = ',"crc":"'
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One certified input: which, its true class, its certificate and the seconds it took."""
+
+    index: int
+    label: int
+    certificate: Certificate
+    seconds: float
+
+    @property
+    def correct(self) -> bool:
+        """Whether the certified class is the true one (an abstention is not)."""
+        return self.certificate.predicted == self.label
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for one line of the journal; floats keep every digit."""
+        c = self.certificate
+        return {
+            "kind": "input",
+            "index": self.index,
+            "label": self.label,
+            "predicted": c.predicted,
+            "radius": c.radius,
+            "outcome": c.outcome.name.lower(),
+            "alpha": c.alpha,
+            "seconds": round(self.seconds, 6),
+            "stages": [asdict(stage) for stage in c.stages],
+        }
+
+    @classmethod
+    def from_json(cls, line: Mapping[str, Any]) -> "Record":
+        """The record a line holds."""
+        try:
+            stages = tuple(Stage(**{**s, "counts": tuple(s["counts"])}) for s in line["stages"])
+            certificate = Certificate(
+                predicted=line["predicted"],
+                radius=line["radius"],
+                outcome=Outcome[line["outcome"].upper()],
+                alpha=line["alpha"],
+                stages=stages,
+            )
+            return cls(line["index"], line["label"], certificate, line["seconds"])
+        except (KeyError, TypeError, AttributeError) as error:
+            raise RequestError(f"the line is not a whole record: {error!r}") from error
+
+
+def encode(data: Mapping[str, Any]) -> bytes:
+    """A line, newline included."""
+    body = json.dumps(data, separators=(",", ":"), allow_nan=False)
+    return f'{body[:-1]}{_MARK}{_checksum(body)}"}}\n'.encode()
+
+
+def decode(line: bytes) -> dict[str, Any]:
+    """The data of a line that is whole and unaltered; anything else is an error."""
+    try:
+        text = line.decode().rstrip("\n")
+    except UnicodeDecodeError as error:
+        raise RequestError("the line is not text; the file is not a run file, or damaged") from error
+    head, mark, tail = text.rpartition(_MARK)
+    if not mark or not tail.endswith('"}'):
+        raise RequestError(
+            "the line does not end in a checksum; the file is not a run file, or the line is torn"
+        )
+    body = head + "}"
+    if _checksum(body) != tail[:-2]:
+        raise RequestError("the line was altered: its checksum does not match its content")
+    try:
+        data = json.loads(body)
+    except json.JSONDecodeError as error:
+        raise RequestError(f"the line is not JSON: {error}") from error
+    if not isinstance(data, dict):
+        raise RequestError("the line is not a JSON object")
+    return data
+
+
+def _checksum(body: str) -> str:
+    return f"{zlib.crc32(body.encode()):08x}"

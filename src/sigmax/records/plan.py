@@ -1,0 +1,78 @@
+"""The plan of a run: everything that decides its certificates, written before the first of them."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from sigmax.errors import RequestError
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is certified, by what, and how. Two runs with equal plans hold the same certificates.
+
+    `made_with` (versions, batch size) is kept for the reader and not compared: it moves no certificate beyond
+    the rare vote that a network's own rounding tips.
+    """
+
+    rule: Mapping[str, Any]  # the scheme's rule as plain data: scheme, sigmas, classes, bound
+    n0: int | None  # selection draws; None where a log does not say
+    n: int
+    alpha: float
+    seed: int | None
+    noise: str | None  # which generator the seed belongs to
+    arithmetic: str | None  # device and precision: the function that was smoothed
+    data: Mapping[str, Any]  # name, split, fingerprint, class names
+    inputs: Mapping[str, int]  # start, skip, count: input i of the run is start + i * skip
+    system: str | None  # fingerprint of the scheme with its networks
+    made_with: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def method(self) -> str:
+        """The scheme's name."""
+        return str(self.rule["scheme"])
+
+    @property
+    def indices(self) -> range:
+        """The inputs to certify, by their index in the data."""
+        start, skip, count = (self.inputs[key] for key in ("start", "skip", "count"))
+        return range(start, start + skip * count, skip)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for the journal's first line."""
+        return {"kind": "plan", "format": FORMAT, **asdict(self)}
+
+    @classmethod
+    def from_json(cls, line: Mapping[str, Any]) -> "Plan":
+        """The plan a journal's first line holds."""
+        if line.get("kind") != "plan" or line.get("format") != FORMAT:
+            raise RequestError(
+                f"expected a run file of format {FORMAT}, whose first line is a plan; "
+                f"got {line.get('kind')!r} of format {line.get('format')!r}"
+            )
+        names = {f.name for f in fields(cls)}
+        missing = sorted(names - line.keys())
+        if missing:
+            raise RequestError(f"the plan lacks {', '.join(missing)}; the file is not a whole run file")
+        return cls(**{name: line[name] for name in names})
+
+    def differences(self, other: "Plan") -> list[str]:
+        """What differs, as 'name: here, there'; empty when the same run is meant."""
+        here, there = dict(_flat(self._compared())), dict(_flat(other._compared()))
+        keys = sorted(here.keys() | there.keys())
+        return [
+            f"{k}: {here.get(k)!r} here, {there.get(k)!r} there" for k in keys if here.get(k) != there.get(k)
+        ]
+
+    def _compared(self) -> dict[str, Any]:
+        return {key: value for key, value in asdict(self).items() if key != "made_with"}
+
+
+def _flat(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in data.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", list(value) if isinstance(value, tuple) else value

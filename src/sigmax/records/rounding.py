@@ -1,0 +1,58 @@
+"""Rounding in print: our numbers never claim more than was proved, and others' are read with their rounding."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import ROUND_FLOOR, Context, Decimal
+
+from sigmax.errors import RequestError
+
+_DIGITS_BEFORE_POINT = 310  # the largest float has 309
+
+
+def down(value: float, decimals: int) -> str:
+    """`value` with `decimals` digits after the point, exactly rounded down: the text never exceeds the float.
+
+    The float is what counts, not its shortest spelling: 0.978 is stored as 0.97799999999999998 and prints as
+    0.977 with three decimals.
+    """
+    if not math.isfinite(value) or decimals < 0:
+        raise RequestError(f"expected a finite number and decimals >= 0; got {value!r} and {decimals!r}")
+    exact = Decimal(value + 0.0)  # -0.0 becomes 0.0
+    context = Context(prec=_DIGITS_BEFORE_POINT + decimals)
+    return f"{exact.quantize(Decimal(1).scaleb(-decimals), rounding=ROUND_FLOOR, context=context):f}"
+
+
+@dataclass(frozen=True)
+class Precision:
+    """To how many digits a column of numbers was rounded, as far as its texts show.
+
+    Fixed: the same number of decimals everywhere (0.120). Otherwise significant digits, with trailing zeros
+    dropped (0.12 of three digits), so that the last digit printed need not be the last digit kept.
+    """
+
+    digits: int
+    fixed: bool
+
+    @classmethod
+    def of(cls, texts: Iterable[str]) -> "Precision":
+        """The precision of numbers printed one way; zeros tell nothing, and without any it is the field's habit."""
+        numbers = [number for number in map(Decimal, texts) if number.is_finite() and number]
+        decimals = {_decimals(number) for number in numbers}
+        if len(decimals) == 1:
+            return cls(decimals.pop(), fixed=True)
+        return cls(max((len(number.as_tuple().digits) for number in numbers), default=3), fixed=False)
+
+    def slack(self, value: float) -> float:
+        """Half a unit in the last digit kept: the number behind a printed `value` may lie this far from it."""
+        if value == 0:
+            return 0.0
+        last = -self.digits if self.fixed else math.floor(math.log10(abs(value))) - self.digits + 1
+        return 0.5 * 10.0**last
+
+    def __str__(self) -> str:
+        return f"{self.digits} {'decimals' if self.fixed else 'significant digits'}"
+
+
+def _decimals(number: Decimal) -> int:
+    return -int(number.as_tuple().exponent)

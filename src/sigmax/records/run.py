@@ -1,0 +1,85 @@
+"""Reading run files back."""
+
+import gzip
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sigmax.errors import RequestError
+from sigmax.records.lines import Record, decode
+from sigmax.records.plan import Plan
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+GZIP_MAGIC = b"\x1f\x8b"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run as it stands in its file: the plan, the records so far, and whether it is complete."""
+
+    path: Path
+    plan: Plan
+    records: tuple[Record, ...]
+    finished: bool
+
+    @property
+    def planned(self) -> int:
+        """How many inputs the plan names."""
+        return len(self.plan.indices)
+
+    def frame(self) -> "pd.DataFrame":
+        """One row an input. `label` is the true class; `predicted` is -1 and `radius` 0.0 when abstaining."""
+        import pandas as pd
+
+        columns = "index label predicted radius correct outcome sigma draws seconds".split()
+        return pd.DataFrame([self._row(record) for record in self.records], columns=columns)
+
+    def _row(self, record: Record) -> tuple[object, ...]:
+        c = record.certificate
+        return (
+            record.index,
+            record.label,
+            -1 if c.predicted is None else c.predicted,
+            c.radius,
+            record.correct,
+            c.outcome.name.lower(),
+            c.stages[-1].sigma if c.stages else self.plan.rule["sigma"],
+            c.draws,
+            record.seconds,
+        )
+
+
+def read(path: str | Path) -> Run:
+    """The run in a journal, plain or gzipped, finished or not. A torn last line is left out."""
+    path = Path(path)
+    plan: Plan | None = None
+    records: list[Record] = []
+    finished = False
+    for number, line in numbered_lines(path):
+        try:
+            data = decode(line)
+            if plan is None:
+                plan = Plan.from_json(data)
+            elif data.get("kind") == "end":
+                finished = True
+            else:
+                records.append(Record.from_json(data))
+        except RequestError as error:
+            raise RequestError(f"{path}, line {number}: {error}. `sigmax verify` lists all damage") from error
+    if plan is None:
+        raise RequestError(f"{path} holds no whole line; expected a run file written by `sigmax certify`")
+    return Run(path, plan, tuple(records), finished)
+
+
+def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """The whole lines of a run file with their numbers; what follows the last newline is torn and left out."""
+    try:
+        content = path.read_bytes()
+        if content.startswith(GZIP_MAGIC):
+            content = gzip.decompress(content)
+    except (OSError, EOFError) as error:
+        raise RequestError(f"cannot read the run file {path}: {error}") from error
+    yield from enumerate(content.split(b"\n")[:-1], start=1)

@@ -1,0 +1,142 @@
+"""The main job: certify a data set into a run file, and go on where an earlier attempt ended."""
+
+import platform
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy
+import torch
+
+from sigmax import __version__
+from sigmax.certify.scheme import Scheme
+from sigmax.data import Dataset, select
+from sigmax.errors import RequestError
+from sigmax.noise.draws import GENERATOR, check_word
+from sigmax.records.journal import Journal
+from sigmax.records.lines import Record
+from sigmax.records.plan import Plan
+from sigmax.records.run import Run, read
+from sigmax.system.folder import fingerprint
+
+Watch = Callable[[int, int], None]  # called with (inputs recorded, inputs planned)
+
+
+def certify_run(
+    scheme: Scheme,
+    dataset: Dataset,
+    out: str | Path,
+    *,
+    n0: int = 100,
+    n: int = 10_000,
+    alpha: float = 1e-3,
+    seed: int = 0,
+    start: int = 0,
+    skip: int = 1,
+    maximum: int | None = None,
+    watch: Watch | None = None,
+) -> Run:
+    """Certify every `skip`-th input from `start`, at most `maximum`, into the run file `out`.
+
+    Everything that can be refused is refused first. A run that was cut, killed or interrupted is continued by
+    the same call and ends with the same records as one left alone; a finished run is returned as it is.
+    """
+    indices = select(len(dataset), start=start, skip=skip, maximum=maximum)
+    scheme.rule.check_certify(n0=n0, n=n, alpha=alpha)
+    _check_fits(scheme, dataset)
+    plan = Plan(
+        rule=dict(scheme.rule.describe()),
+        n0=n0,
+        n=n,
+        alpha=alpha,
+        seed=check_word("seed", seed),
+        noise=GENERATOR,
+        arithmetic=arithmetic(scheme),
+        data={
+            "name": dataset.name,
+            "split": dataset.split,
+            "fingerprint": dataset.fingerprint,
+            "classes": list(dataset.classes),
+        },
+        inputs={"start": int(indices[0]), "skip": skip, "count": len(indices)},
+        system=fingerprint(scheme),
+        made_with=made_with(scheme),
+    )
+    with Journal(Path(out), plan) as journal:
+        if not journal.finished:
+            _certify_into(journal, scheme, dataset, watch or (lambda done, total: None))
+    return read(out)
+
+
+def _certify_into(journal: Journal, scheme: Scheme, dataset: Dataset, watch: Watch) -> None:
+    plan = journal.plan
+    indices, size = list(plan.indices), scheme.group(plan.n0 or 1)
+    watch(len(journal.records), len(indices))
+    for first in range(0, len(indices), size):
+        group = indices[first : first + size]
+        if all(index in journal.records for index in group):
+            continue
+        for record in _certify_group(journal, scheme, dataset, group):
+            journal.write(record)
+            watch(len(journal.records), len(indices))
+    journal.finish()
+
+
+def _certify_group(
+    journal: Journal, scheme: Scheme, dataset: Dataset, group: Sequence[int]
+) -> Iterator[Record]:
+    """The group's missing records, as they come. Groups are cut by the plan alone, whatever is already done."""
+    plan = journal.plan
+    known = {
+        position: journal.records[index].certificate.stages
+        for position, index in enumerate(group)
+        if index in journal.records
+    }
+    clock = time.perf_counter()
+    for position, certificate in scheme.certifications(
+        dataset.pixels(group),
+        n0=plan.n0 or 1,
+        n=plan.n,
+        alpha=plan.alpha,
+        seed=plan.seed or 0,
+        ids=group,
+        known=known,
+    ):
+        if position in known:
+            continue
+        now = time.perf_counter()
+        index = group[position]
+        yield Record(index, int(dataset.labels[index]), certificate, seconds=now - clock)
+        clock = now
+
+
+def _check_fits(scheme: Scheme, dataset: Dataset) -> None:
+    if scheme.classes != len(dataset.classes):
+        raise RequestError(
+            f"the system tells {scheme.classes} classes apart, but {dataset.name} has {len(dataset.classes)}; "
+            "certify the data the system was trained for"
+        )
+    scheme.check(dataset.pixels([0]))
+
+
+def arithmetic(scheme: Scheme) -> str:
+    """Device and precision of every network: with the weights, the function that is smoothed."""
+    kinds = {
+        f"{voter.device.type} {str(voter.dtype).removeprefix('torch.')}{' compiled' if voter.compiled else ''}"
+        for voter in scheme.voters.values()
+    }
+    return ", ".join(sorted(kinds))
+
+
+def made_with(scheme: Scheme) -> dict[str, Any]:
+    """What else a reader may want to know about how the votes came about."""
+    return {
+        "sigmax": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+        "batch": {name: voter.batch for name, voter in scheme.voters.items()},
+    }

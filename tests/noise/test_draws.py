@@ -1,0 +1,67 @@
+"""Addressed noise: the same address, the same numbers; another address, independent ones."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from sigmax.errors import RequestError
+from sigmax.noise.draws import BLOCK, block, check_word, stage_word
+
+ADDRESS = {"seed": 3, "input_id": 17, "stage": "estimation", "index": 5, "shape": (2, 3)}
+
+
+def test_an_address_always_gives_the_same_block():
+    assert np.array_equal(block(**ADDRESS), block(**ADDRESS))
+    assert block(**ADDRESS).shape == (BLOCK, 2, 3)
+    assert block(**ADDRESS).dtype == np.float32
+
+
+@pytest.mark.parametrize("change", [{"seed": 4}, {"input_id": 18}, {"stage": "selection"}, {"index": 6}])
+def test_every_part_of_the_address_matters(change):
+    first, other = block(**ADDRESS).ravel(), block(**{**ADDRESS, **change}).ravel()
+    assert not np.isin(first, other).all()
+    assert abs(np.corrcoef(first, other)[0, 1]) < 5 / np.sqrt(first.size)
+
+
+def test_the_values_of_one_address_never_change():
+    """A change here changes every certificate ever seeded: rename GENERATOR and say so in the changelog."""
+    first = block(seed=0, input_id=0, stage="selection", index=0, shape=(2,))[0]
+    assert first.tolist() == pytest.approx([1.7263485193252563, -0.6417367458343506], rel=1e-6)
+
+
+def test_the_draws_are_standard_normal():
+    draws = np.concatenate(
+        [
+            block(seed=1, input_id=i, stage="estimation", index=j, shape=(16,)).ravel()
+            for i in range(20)
+            for j in range(20)
+        ]
+    )
+    assert stats.kstest(draws, "norm").pvalue > 1e-3
+    assert abs(draws.mean()) < 4 / np.sqrt(draws.size)
+    assert stats.chi2(draws.size).cdf((draws.astype(float) ** 2).sum()) == pytest.approx(0.5, abs=0.499)
+    # Tails decide large radii: the share beyond 3 and 4 standard deviations must be right.
+    for t in (3.0, 4.0):
+        beyond = int((np.abs(draws) > t).sum())
+        assert stats.binomtest(beyond, draws.size, 2 * stats.norm.sf(t)).pvalue > 1e-3
+
+
+def test_neighbouring_addresses_are_uncorrelated():
+    rows = np.stack([block(seed=0, input_id=i, stage="s", index=0, shape=(8,)).ravel() for i in range(60)])
+    correlations = np.corrcoef(rows)[np.triu_indices(60, 1)] * np.sqrt(rows.shape[1])
+    assert stats.kstest(correlations, "norm").pvalue > 1e-3
+
+
+def test_stage_names_are_told_apart():
+    names = [
+        f"{path}{stage}"
+        for path in ("", "router/", "expert-0/", "expert-1/")
+        for stage in ("selection", "estimation")
+    ]
+    assert len({stage_word(name) for name in names}) == len(names)
+
+
+@pytest.mark.parametrize("value", [-1, 2**64, 1.5, True, "7", None])
+def test_a_seed_must_fit_the_address(value):
+    with pytest.raises(RequestError, match="seed must be a whole number"):
+        check_word("seed", value)

@@ -1,0 +1,231 @@
+"""The engine: the noise an input gets, and so its counts, depend on nothing but its address."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import sigmax as sx
+from sigmax.certify.procedure import Ask
+from sigmax.noise.draws import BLOCK, block
+from sigmax.noise.voter import Voter
+from sigmax.noise.votes import Item, Noisy, run, tally
+
+BATCHES = (1, 7, 128, 1000)
+
+
+class Recorder:
+    """A classifier that keeps every noisy input it was shown."""
+
+    def __init__(self, classes: int = 3) -> None:
+        self.classes = classes
+        self.seen: list[torch.Tensor] = []
+
+    def __call__(self, batch: torch.Tensor) -> torch.Tensor:
+        self.seen.append(batch.clone())
+        return (batch.flatten(1).sum(1) * 7).floor().long() % self.classes
+
+    def rows(self) -> torch.Tensor:
+        return torch.cat(self.seen)
+
+
+def cast(model, x, asks, batch, ids=None, seed=5, classes=3):
+    voter = Voter(model, classes=classes, batch=batch)
+    noisy = Noisy(x, ids if ids is not None else list(range(len(x))), seed)
+    return dict(tally(voter, [Item(i, ask) for i, ask in asks], noisy))
+
+
+@pytest.mark.parametrize("batch", BATCHES)
+@pytest.mark.parametrize("shape", [(4,), (1, 8, 8), (2, 3, 5, 2)])
+def test_noise_is_bit_identical_for_every_batch_size(batch, shape):
+    x, model = torch.rand(3, *shape), Recorder()
+    counts = cast(model, x, [(i, Ask("base", "estimation", 0.5, 300)) for i in range(3)], batch)
+    expected = torch.cat([literal_noisy(x[i], i, "estimation", 300) for i in range(3)])
+    assert torch.equal(model.rows(), expected)
+    votes = Recorder()(expected).view(3, 300)
+    assert counts == {i: tuple(torch.bincount(votes[i], minlength=3).tolist()) for i in range(3)}
+
+
+def literal_noisy(x, input_id, stage, n, sigma=0.5, seed=5):
+    """The noisy inputs of one stage, written out from the address alone."""
+    blocks = [
+        block(seed=seed, input_id=input_id, stage=stage, index=k, shape=x.shape)
+        for k in range(-(-n // BLOCK))
+    ]
+    return torch.add(x, torch.from_numpy(np.concatenate(blocks)[:n]), alpha=sigma)
+
+
+@pytest.mark.parametrize("batch", BATCHES)
+def test_order_and_subset_do_not_matter(batch):
+    x = torch.rand(5, 6)
+    smoothed = sx.Smoothed(Recorder(), sigma=0.5, classes=3, batch=batch)
+    whole = smoothed.certify(x, n0=30, n=200, alpha=0.05, ids=[10, 11, 12, 13, 14])
+    picked = smoothed.certify(x[[3, 1]], n0=30, n=200, alpha=0.05, ids=[13, 11])
+    assert picked == [whole[3], whole[1]]
+
+
+@pytest.mark.parametrize("cut", [1, 100, 128, 129, 299])
+@pytest.mark.parametrize("batch", BATCHES)
+def test_two_instalments_are_the_same_draws(cut, batch):
+    x, whole, parts = torch.rand(2, 6), Recorder(), Recorder()
+    at_once = cast(whole, x, [(1, Ask("base", "estimation", 0.5, 300))], batch)
+    first = cast(parts, x, [(1, Ask("base", "estimation", 0.5, cut))], batch)
+    second = cast(parts, x, [(1, Ask("base", "estimation", 0.5, 300, start=cut))], batch)
+    assert torch.equal(whole.rows(), parts.rows())
+    assert at_once[1] == tuple(np.add(first[1], second[1]))
+
+
+def test_batches_are_filled_across_inputs():
+    model = Recorder()
+    cast(model, torch.rand(40, 4), [(i, Ask("base", "selection", 0.5, 100)) for i in range(40)], batch=1000)
+    assert [len(batch) for batch in model.seen] == [1000] * 4
+
+
+def test_inputs_with_different_sigma_share_a_batch():
+    model, x = Recorder(), torch.zeros(2, 4)
+    asks = [(0, Ask("base", "estimation", 0.25, 64)), (1, Ask("base", "estimation", 1.0, 64))]
+    cast(model, x, asks, batch=128)
+    (only,) = model.seen
+    assert only[:64].std() == pytest.approx(0.25, rel=0.2)
+    assert only[64:].std() == pytest.approx(1.0, rel=0.2)
+
+
+def test_a_model_that_takes_sigma_is_told_it_and_never_mixes():
+    told = []
+
+    class Denoiser:
+        takes_sigma = True
+
+        def __call__(self, batch, sigma):
+            told.append((len(batch), sigma))
+            return torch.zeros(len(batch), dtype=torch.long)
+
+    voter = Voter(Denoiser(), classes=2, batch=128)
+
+    def procedure(sigma):
+        counts = yield Ask("base", "estimation", sigma, 100)
+        return counts
+
+    found = dict(run([procedure(0.25), procedure(1.0)], Noisy(torch.zeros(2, 4), [0, 1], 0), {"base": voter}))
+    assert found == {0: (100, 0), 1: (100, 0)}
+    assert told == [(100, 0.25), (100, 1.0)]
+
+
+def test_known_answers_are_not_voted_on_again_and_change_nothing():
+    x, sigma = torch.rand(6, 5), 0.5
+    fresh, model = Recorder(), Recorder()
+    whole = sx.Smoothed(fresh, sigma=sigma, classes=3, batch=64)
+    arguments = {"n0": 30, "n": 500, "alpha": 0.05, "seed": 9, "ids": list(range(6))}
+    everything = dict(whole.certifications(x, **arguments))
+    known = {position: everything[position].stages for position in (0, 1, 2, 3)}
+    resumed = dict(
+        sx.Smoothed(model, sigma=sigma, classes=3, batch=64).certifications(x, **arguments, known=known)
+    )
+    assert resumed == everything
+    assert len(model.rows()) < len(fresh.rows()) / 2
+    # Every batch that was run is, bit for bit, one of the uninterrupted run's.
+    ran_before = {batch.numpy().tobytes() for batch in fresh.seen}
+    assert all(batch.numpy().tobytes() in ran_before for batch in model.seen)
+
+
+def conv_net(classes: int = 10) -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(3, 16, 3, padding=1),
+        nn.BatchNorm2d(16),
+        nn.ReLU(),
+        nn.Conv2d(16, 32, 3, stride=2, padding=1),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(32 * 8 * 8, classes),
+    )
+
+
+def test_a_convolutional_nets_own_rounding_tips_hardly_any_vote():
+    """Noise is bit-identical; what remains is a network whose arithmetic depends on its batch. Counted here."""
+    x = torch.rand(4, 3, 16, 16)
+    asks = [(i, Ask("base", "estimation", 0.5, 1000)) for i in range(4)]
+    counts = {b: cast(conv_net(), x, asks, b, classes=10) for b in BATCHES}
+    tipped = {
+        b: sum(int(np.abs(np.subtract(counts[b][i], counts[1000][i])).sum()) // 2 for i in range(4))
+        for b in BATCHES
+    }
+    assert max(tipped.values()) <= 4, f"votes tipped of 4000, by batch size: {tipped}"
+
+
+def test_models_may_return_class_ids_or_logits():
+    x = torch.rand(3, 1, 8, 8)
+    net = nn.Sequential(nn.Flatten(), nn.Linear(64, 5))
+    by_logits = sx.Smoothed(net, sigma=0.5, classes=5).certify(x, n=500)
+    by_ids = sx.Smoothed(lambda batch: net(batch).argmax(1), sigma=0.5, classes=5).certify(x, n=500)
+    by_small_ids = sx.Smoothed(
+        lambda batch: net(batch).argmax(1).to(torch.int32), sigma=0.5, classes=5
+    ).certify(x, n=500)
+    assert by_logits == by_ids == by_small_ids
+
+
+def test_training_mode_is_left_before_voting():
+    net = conv_net()
+    smoothed = sx.Smoothed(net, sigma=0.25, classes=10)
+    net.train()
+    before = net[1].running_mean.clone()
+    smoothed.certify(torch.rand(1, 3, 16, 16), n=200)
+    assert torch.equal(net[1].running_mean, before)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (lambda b: torch.zeros(len(b), 4), "4 logits"),
+        (lambda b: torch.zeros(len(b)), "class ids must be integers"),
+        (lambda b: torch.zeros(len(b), 3, 2), r"returned \(1, 3, 2\)"),
+        (lambda b: torch.zeros(len(b) + 1, 3), "for a batch of 1"),
+        (lambda b: [0] * len(b), "returned list"),
+        (lambda b: nn.Linear(9, 3)(b), "does not accept an input of shape"),
+    ],
+)
+def test_a_model_that_does_not_fit_is_refused_before_any_work(model, message):
+    with pytest.raises(sx.RequestError, match=message):
+        sx.Smoothed(model, sigma=0.5, classes=3).certify(torch.rand(2, 5))
+
+
+@pytest.mark.parametrize(
+    "output", [torch.tensor([3]), torch.tensor([-1]), torch.tensor([[float("nan"), 0.0, 0.0]])]
+)
+def test_votes_that_are_no_class_are_never_counted(output):
+    def late(batch):  # behaves for the trial vote, fails later
+        return (
+            torch.zeros(1, dtype=torch.long)
+            if len(batch) == 1
+            else output.repeat(len(batch), *[1] * (output.ndim - 1))
+        )
+
+    with pytest.raises(sx.RunError, match="NaN logits or a class id outside"):
+        sx.Smoothed(late, sigma=0.5, classes=3).certify(torch.rand(2, 5))
+
+
+def test_bf16_votes_get_the_same_noise_and_nearly_the_same_counts():
+    x, net = torch.rand(2, 3, 16, 16), conv_net()
+    asks = [(i, Ask("base", "estimation", 0.5, 500)) for i in range(2)]
+    noisy = Noisy(x, [0, 1], 5)
+    shown: list[torch.Tensor] = []
+    net.register_forward_pre_hook(lambda module, inputs: shown.append(inputs[0].clone()))
+    items = [Item(i, ask) for i, ask in asks]
+    full = dict(tally(Voter(net, classes=10, batch=500), items, noisy))
+    half = dict(tally(Voter(net, classes=10, batch=500, dtype=torch.bfloat16), items, noisy))
+    assert torch.equal(shown[0], shown[2])
+    assert all(np.abs(np.subtract(full[i], half[i])).sum() < 100 for i in range(2))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_gpu_gets_the_same_noise():
+    x, here, there = torch.rand(2, 4), Recorder(), Recorder()
+    asks = [(0, Ask("base", "estimation", 0.5, 300))]
+    cast(here, x, asks, 128)
+    dict(tally(Voter(there, classes=3, device="cuda", batch=128), [Item(0, asks[0][1])], Noisy(x, [0, 1], 5)))
+    assert torch.equal(here.rows(), there.rows().cpu())
+
+
+def test_an_unusable_device_is_refused():
+    with pytest.raises(sx.RequestError, match="cannot be used here"):
+        sx.Smoothed(nn.Linear(4, 3), sigma=0.5, classes=3, device="cuda:99")

@@ -1,0 +1,115 @@
+"""verify: a record must prove its radius from its own counts, and the line that does not is named."""
+
+import json
+
+import pytest
+
+import sigmax as sx
+from sigmax.records.journal import write_all
+from sigmax.records.lines import decode, encode
+from tests.records.helpers import plan, records
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / "run.jsonl"
+    write_all(path, plan(), records())
+    return path
+
+
+def forge(path, line, change):
+    """Alter one line and give it a fitting checksum: only the mathematics can tell."""
+    lines = path.read_bytes().splitlines()
+    data = json.loads(json.dumps(decode(lines[line - 1])))
+    change(data)
+    lines[line - 1] = encode(data).rstrip(b"\n")
+    path.write_bytes(b"\n".join(lines) + b"\n")
+
+
+def findings(path):
+    return [(f.line, f.message) for f in sx.verify(path).findings]
+
+
+def test_an_honest_run_holds(path):
+    verdict = sx.verify(path)
+    assert verdict.holds
+    assert (verdict.records, verdict.planned, verdict.finished, verdict.imported) == (5, 5, True, False)
+
+
+def test_an_unfinished_run_holds_as_far_as_it_goes(path):
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:3]) + b'{"kind":"inp')
+    verdict = sx.verify(path)
+    assert verdict.holds
+    assert (verdict.records, verdict.planned, verdict.finished) == (2, 5, False)
+
+
+@pytest.mark.parametrize(
+    "old_new", [(b"740", b"741"), (b'"radius":0.', b'"radius":1.'), (b'"label":2', b'"label":0')]
+)
+def test_a_flipped_digit_is_found_and_its_line_named(path, old_new):
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines[3] = lines[3].replace(
+        *[part.replace(b"740", b"860").replace(b"741", b"861") for part in old_new], 1
+    )
+    path.write_bytes(b"".join(lines))
+    assert [line for line, _ in findings(path)] == [
+        4,
+        7,
+    ]  # the line, and the end line that counts one too many
+    assert "altered" in findings(path)[0][1]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda d: d.update(radius=d["radius"] * 1.0001), "radius is recorded as"),
+        (lambda d: d.update(radius=d["radius"] * 0.9), "radius is recorded as"),
+        (lambda d: d["stages"][1].update(counts=[870, 130, 0]), "the counts give"),
+        (lambda d: d["stages"][1].update(counts=[870, 140, 0]), "sum to n=1000; they sum to 1010"),
+        (lambda d: d["stages"][0].update(counts=[99, 0, 0]), "they sum to 99"),
+        (lambda d: d["stages"][0].update(counts=[0, 100, 0]), "predicted is recorded as 0"),
+        (lambda d: d["stages"][1].update(n=2000, counts=[1720, 280, 0]), "should hold n=1000 draws"),
+        (lambda d: d["stages"][1].update(sigma=1.0), "the record has n=1000 at sigma=1.0"),
+        (lambda d: d["stages"][1].update(lower=0.99), "estimation lower is recorded as 0.99"),
+        (lambda d: d["stages"][1].update(alpha=0.01), "estimation alpha is recorded as 0.01"),
+        (lambda d: d.update(alpha=0.01), "alpha is recorded as 0.01, the counts give 0.001"),
+        (lambda d: d.update(predicted=2), "predicted is recorded as 2, the counts give 0"),
+        (lambda d: d.update(outcome="too_close"), "outcome is recorded as too_close"),
+        (lambda d: d.update(label=7), "label 7 is not a class"),
+        (lambda d: d.update(index=1), "input 1 is not in the plan"),
+        (lambda d: d.update(index=0), "input 0 is recorded twice"),
+        (lambda d: d["stages"].pop(), "no stage 'estimation'"),
+        (lambda d: d["stages"].append(d["stages"][1]), "3 stages are recorded"),
+        (lambda d: d.pop("stages"), "not a whole record"),
+    ],
+)
+def test_a_forged_record_is_found_and_its_line_named(path, change, message):
+    forge(path, 5, change)
+    found = findings(path)
+    assert found[0][0] == 5
+    assert message in " ".join(text for _, text in found)
+
+
+def test_a_missing_record_is_found(path):
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:2] + lines[3:]))
+    ((line, message),) = findings(path)
+    assert line == 6
+    assert "the plan names 5 and the file holds 4" in message
+
+
+def test_lines_after_the_end_are_found(path):
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*lines, lines[2]]))
+    assert "after the end line" in findings(path)[0][1]
+
+
+def test_a_plan_that_could_never_certify_is_found(path):
+    forge(path, 1, lambda d: d.update(n=5))
+    assert "can never certify" in findings(path)[0][1]
+
+
+def test_every_bad_line_is_named_not_only_the_first(path):
+    forge(path, 3, lambda d: d.update(radius=9.0))
+    forge(path, 5, lambda d: d.update(radius=9.0))
+    assert [line for line, _ in findings(path)] == [3, 5]
