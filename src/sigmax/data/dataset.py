@@ -1,0 +1,148 @@
+"""A labelled set of images, checked once when built, with pixels in [0, 1] and a fingerprint."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from hashlib import sha256
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sigmax.data.checks import (
+    Indices,
+    Pixels,
+    checked_classes,
+    checked_images,
+    checked_indices,
+    checked_labels,
+)
+from sigmax.errors import RequestError
+
+_HASH_BLOCK = 1024  # images turned to float32 at a time while hashing; bounds the memory, not the result
+
+
+@runtime_checkable
+class LazyImages(Protocol):
+    """Images read when asked for, so that a set larger than memory can still be certified."""
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(C, H, W), the same for every image."""
+
+    def __len__(self) -> int: ...
+
+    def read(self, indices: NDArray[np.int64]) -> Pixels:
+        """The images at `indices`, (n, C, H, W), uint8 or float32 in [0, 1]."""
+
+    def take(self, indices: NDArray[np.int64]) -> "LazyImages":
+        """The same source holding only the images at `indices`, in that order."""
+
+    def content(self) -> Iterator[bytes]:
+        """Bytes that change whenever a pixel may change; they go into the fingerprint."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Dataset:
+    """N images of one shape, each with a label; what is wrong with them is said when it is built.
+
+    images   (N, C, H, W), uint8 as stored (0 to 255) or float32 in [0, 1]; or a `LazyImages`
+    labels   (N,) int64, an index into `classes`
+    classes  the names of the classes
+
+    The arrays are held read-only, because the fingerprint speaks of them.
+    """
+
+    name: str
+    split: str
+    images: Pixels | LazyImages
+    labels: NDArray[np.int64]
+    classes: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        where = self._title
+        images = self.images
+        if not isinstance(images, LazyImages):
+            images = _read_only(checked_images(images, where))
+        elif len(images) == 0:
+            raise RequestError(f"{where}: there are no images; a data set needs at least one")
+        classes = checked_classes(self.classes, where)
+        labels = checked_labels(self.labels, len(images), len(classes), where)
+        object.__setattr__(self, "images", images)
+        object.__setattr__(self, "labels", _read_only(labels))
+        object.__setattr__(self, "classes", classes)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __repr__(self) -> str:
+        return f"Dataset({self._title}: {len(self)} images {self.shape}, {len(self.classes)} classes)"
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(C, H, W) of every image."""
+        channels, height, width = self.images.shape[-3:]
+        return channels, height, width
+
+    def pixels(self, indices: Indices) -> NDArray[np.float32]:
+        """The images at `indices` as float32, (n, C, H, W) in [0, 1], in the order asked for."""
+        chosen = checked_indices(indices, len(self), self._title)
+        if isinstance(self.images, np.ndarray):
+            return _to_unit(self.images[chosen])
+        if chosen.size == 0:
+            return np.zeros((0, *self.shape), np.float32)
+        return self._read(self.images, chosen)
+
+    def take(self, indices: Indices) -> "Dataset":
+        """The images at `indices` as a data set of their own, with the same classes."""
+        chosen = checked_indices(indices, len(self), self._title)
+        images = self.images[chosen] if isinstance(self.images, np.ndarray) else self.images.take(chosen)
+        return replace(self, images=images, labels=self.labels[chosen])
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """32 hex digits that identify shape, labels and pixels, in their order; computed once.
+
+        The same pixels in another container (gzipped or not, pickled or binary, uint8 or the float32 it
+        stands for) have the same fingerprint: it is taken over what `pixels` returns. Lazy images are
+        hashed by their `content` instead (for image folders the bytes of the files), so that nothing has
+        to be decoded. Names of the set, of the split and of the classes do not count.
+        """
+        digest = sha256(f"sigmax data 1 {len(self)} {self.shape}".encode())
+        digest.update(self.labels.astype("<i8").tobytes())
+        for part in self._content():
+            digest.update(part)
+        return digest.hexdigest()[:32]
+
+    @property
+    def _title(self) -> str:
+        return f"{self.name} {self.split}"
+
+    def _content(self) -> Iterator[bytes]:
+        if not isinstance(self.images, np.ndarray):
+            yield from self.images.content()
+            return
+        for start in range(0, len(self), _HASH_BLOCK):
+            yield _to_unit(self.images[start : start + _HASH_BLOCK]).astype("<f4", copy=False).tobytes()
+
+    def _read(self, source: LazyImages, indices: NDArray[np.int64]) -> NDArray[np.float32]:
+        block = _to_unit(checked_images(source.read(indices), self._title, indices))
+        if block.shape != (len(indices), *self.shape):
+            raise RequestError(
+                f"{self._title}: the image source was asked for {len(indices)} images of shape {self.shape} "
+                f"and returned {block.shape}; correct its read()"
+            )
+        return block
+
+
+def _to_unit(images: Pixels) -> NDArray[np.float32]:
+    """Stored pixels on the [0, 1] scale: 8-bit values are divided by 255, floats are there already."""
+    if images.dtype == np.uint8:
+        return np.divide(images, np.float32(255), dtype=np.float32, order="C")
+    return images.astype(np.float32, order="C", copy=False)
+
+
+def _read_only(array: NDArray[Any]) -> NDArray[Any]:
+    view = array.view()
+    view.flags.writeable = False
+    return view
