@@ -85,7 +85,7 @@ def slab_radius(t: float, sigma: float, a: float, b: float) -> float:
 
 @pytest.mark.parametrize(
     ("t", "a", "b"),
-    [(0.45, 0.5, -0.35), (0.3, 0.2, 0.0), (0.62, 0.5, 0.25), (0.5, 0.52, -0.3)],
+    [(0.45, 0.5, 0.25), (0.3, 0.2, 0.0), (0.62, 0.5, 0.25), (0.5, 0.52, -0.3)],
 )
 def test_three_classes_are_not_certified_beyond_the_exact_radius(t, a, b):
     """Runner-up bound: where the two outer classes meet its radius is exact, also with a top share under 1/2."""
@@ -103,7 +103,7 @@ def test_three_classes_are_not_certified_beyond_the_exact_radius(t, a, b):
 
 
 def test_the_runner_up_bound_certifies_where_half_of_the_votes_are_missing():
-    sigma, t, a, b = 0.5, 0.45, 0.5, -0.35
+    sigma, t, a, b = 0.5, 0.45, 0.5, 0.25
     top, *others = slab_probabilities(t, sigma, a, b)
     assert top < 0.5
     assert top > max(others)

@@ -48,14 +48,10 @@ def test_an_unfinished_run_holds_as_far_as_it_goes(path):
 )
 def test_a_flipped_digit_is_found_and_its_line_named(path, old_new):
     lines = path.read_bytes().splitlines(keepends=True)
-    lines[3] = lines[3].replace(
-        *[part.replace(b"740", b"860").replace(b"741", b"861") for part in old_new], 1
-    )
+    lines[3] = lines[3].replace(*old_new, 1)
     path.write_bytes(b"".join(lines))
-    assert [line for line, _ in findings(path)] == [
-        4,
-        7,
-    ]  # the line, and the end line that counts one too many
+    # The line itself, and the end line, which counts one record more than can be read.
+    assert [line for line, _ in findings(path)] == [4, 7]
     assert "altered" in findings(path)[0][1]
 
 
@@ -81,6 +77,12 @@ def test_a_flipped_digit_is_found_and_its_line_named(path, old_new):
         (lambda d: d["stages"].pop(), "no stage 'estimation'"),
         (lambda d: d["stages"].append(d["stages"][1]), "3 stages are recorded"),
         (lambda d: d.pop("stages"), "not a whole record"),
+        (lambda d: d.update(label="3"), "label must be a whole number"),
+        (lambda d: d.update(index=[8]), "index must be a whole number"),
+        (lambda d: d["stages"][1].update(counts="9"), "a count must be a whole number"),
+        (lambda d: d["stages"][1].update(counts=[860.0, 140.0, 0.0]), "a count must be a whole number"),
+        (lambda d: d.update(alpha="0.001"), "alpha is recorded as"),
+        (lambda d: d.update(radius=None), "radius is recorded as None"),
     ],
 )
 def test_a_forged_record_is_found_and_its_line_named(path, change, message):
@@ -107,6 +109,12 @@ def test_lines_after_the_end_are_found(path):
 def test_a_plan_that_could_never_certify_is_found(path):
     forge(path, 1, lambda d: d.update(n=5))
     assert "can never certify" in findings(path)[0][1]
+
+
+@pytest.mark.parametrize("rule", [5, {}, {"scheme": "smoothed"}, {"scheme": "smoothed", "sigma": "a", "classes": 2}])
+def test_a_plan_that_is_no_plan_is_found(path, rule):
+    forge(path, 1, lambda d: d.update(rule=rule))
+    assert findings(path)[0][0] == 1
 
 
 def test_every_bad_line_is_named_not_only_the_first(path):

@@ -114,10 +114,10 @@ class SmoothedRule:
     def _outcome(self, top: int, votes: Counts, estimation: Stage) -> Outcome:
         if estimation.radius:
             return Outcome.CERTIFIED
-        if votes[top] < self._rival_votes(top, votes):
-            return Outcome.SELECTION_MISSED
-        if self.bound == "one-sided" and 2 * votes[top] <= sum(votes):
+        if self.bound == "one-sided" and 2 * max(votes) <= sum(votes):
             return Outcome.NO_MAJORITY
+        if votes[top] < max(votes):
+            return Outcome.SELECTION_MISSED
         return Outcome.TOO_CLOSE
 
 
@@ -150,6 +150,7 @@ def rebuild(description: Mapping[str, Any]) -> Rule:
             f"unknown scheme {description.get('scheme')!r}; this version of sigmax knows: smoothed. "
             "The file may come from a newer version"
         )
-    return SmoothedRule(
-        sigma=float(description["sigma"]), classes=int(description["classes"]), bound=description["bound"]
-    )
+    missing = [name for name in ("sigma", "classes", "bound") if name not in description]
+    if missing:
+        raise RequestError(f"the description of the scheme lacks {', '.join(missing)}; the file is damaged")
+    return SmoothedRule(sigma=description["sigma"], classes=description["classes"], bound=description["bound"])

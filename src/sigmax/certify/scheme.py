@@ -58,15 +58,15 @@ class Scheme:
         the same noise in any batch, order or subset.
         """
         self.rule.check_certify(n0=n0, n=n, alpha=alpha)
+        seed = check_word("seed", seed)
+        ids = check_ids(ids, len(x))
         x = self.check(x)
         found: dict[int, Certificate] = {}
-        ids = check_ids(ids, len(x))
         size = self.group(n0)
         for first in range(0, len(x), size):
             part = slice(first, first + size)
-            for position, certificate in self.certifications(
-                x[part], n0=n0, n=n, alpha=alpha, seed=seed, ids=ids[part]
-            ):
+            procedures = [self.rule.certifying(n0=n0, n=n, alpha=alpha) for _ in ids[part]]
+            for position, certificate in votes.run(procedures, votes.Noisy(x[part], ids[part], seed), self.voters):
                 found[first + position] = certificate
         return [found[i] for i in range(len(x))]
 

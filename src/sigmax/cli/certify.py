@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sigmax.cli import options as opt
-from sigmax.cli.progress import console, progress, resumable
+from sigmax.cli.progress import console, progress, resumable, say
 from sigmax.cli.tables import summary_table
 
 if TYPE_CHECKING:
@@ -64,6 +64,4 @@ def certify(
 
 def _conclude(run: "Run") -> None:
     console.print(summary_table([run]))
-    console.print(
-        f"Run file: {run.path}. Next: sigmax verify {run.path}, sigmax report {run.path} --out report"
-    )
+    say(f"Run file: {run.path}. Next: sigmax verify {run.path}, sigmax report {run.path} --out report")

@@ -5,7 +5,7 @@ import sys
 import typer
 
 from sigmax.cli import build, certify, demo, field, predict, report, train, verify
-from sigmax.cli.progress import errors
+from sigmax.cli.progress import complain
 from sigmax.errors import RequestError, RunError
 
 app = typer.Typer(
@@ -39,5 +39,4 @@ def main() -> None:
 
 
 def _say(error: Exception) -> None:
-    errors.print("error:", style="bold red", end=" ")
-    errors.print(str(error), markup=False, highlight=False)
+    complain(f"error: {error}", style="red")

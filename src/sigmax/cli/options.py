@@ -40,12 +40,8 @@ Maximum = Annotated[
 ]
 Alpha = Annotated[float, typer.Option(help="Chance that a certificate or prediction is wrong.")]
 Seed = Annotated[int, typer.Option(help="Seed of the noise; the same seed gives the same votes.")]
-Batch = Annotated[
-    int | None, typer.Option(help="Noisy inputs a forward pass (default: 512 on CPU, 4096 on GPU).")
-]
-Device = Annotated[
-    str | None, typer.Option(help="Where the networks run: cpu, cuda, cuda:1 ... (default: cpu).")
-]
+Batch = Annotated[int | None, typer.Option(help="Noisy inputs a forward pass (default: 512 on CPU, 4096 on GPU).")]
+Device = Annotated[str | None, typer.Option(help="Where the networks run: cpu, cuda, cuda:1 ... (default: cpu).")]
 Dtype = Annotated[Precision, typer.Option(help="Precision of the networks' arithmetic.")]
 Compile = Annotated[bool, typer.Option("--compile", help="Compile the networks with torch.compile.")]
 RunOut = Annotated[Path, typer.Option("--out", help="Run file to write, or to go on with.")]
@@ -55,6 +51,4 @@ def torch_dtype(precision: Precision) -> "torch.dtype":
     """The torch dtype of a precision's short name."""
     import torch
 
-    return {Precision.FP32: torch.float32, Precision.BF16: torch.bfloat16, Precision.FP16: torch.float16}[
-        precision
-    ]
+    return {Precision.FP32: torch.float32, Precision.BF16: torch.bfloat16, Precision.FP16: torch.float16}[precision]

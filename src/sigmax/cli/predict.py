@@ -7,7 +7,7 @@ import typer
 from rich.table import Table
 
 from sigmax.cli import options as opt
-from sigmax.cli.progress import console, progress, resumable
+from sigmax.cli.progress import console, progress, resumable, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,14 +76,10 @@ def show(dataset: "Dataset", indices: "Sequence[int]", predictions: "Sequence[Pr
     right = sum(p.predicted == dataset.labels[i] for i, p in zip(indices, predictions, strict=True))
     open_ = sum(p.predicted is None for p in predictions)
     total = len(predictions)
-    console.print(
-        f"{total} inputs: {right} right, {total - right - open_} wrong, {open_} abstained", highlight=False
-    )
+    say(f"{total} inputs: {right} right, {total - right - open_} wrong, {open_} abstained")
 
 
-def write_csv(
-    out: Path, dataset: "Dataset", indices: "Sequence[int]", predictions: "Sequence[Prediction]"
-) -> None:
+def write_csv(out: Path, dataset: "Dataset", indices: "Sequence[int]", predictions: "Sequence[Prediction]") -> None:
     """All predictions; -1 for an abstention."""
     import pandas as pd
 
@@ -98,7 +94,7 @@ def write_csv(
         for i, p in zip(indices, predictions, strict=True)
     ]
     pd.DataFrame(rows, columns=["index", "label", "predicted", "p_value", "outcome"]).to_csv(out, index=False)
-    console.print(f"Wrote {out}", highlight=False)
+    say(f"Wrote {out}")
 
 
 def check_writable(out: Path) -> None:
@@ -109,6 +105,4 @@ def check_writable(out: Path) -> None:
         out.parent.mkdir(parents=True, exist_ok=True)
         out.touch()
     except OSError as error:
-        raise RequestError(
-            f"cannot write {out} ({error.strerror}); choose a folder you may write to"
-        ) from error
+        raise RequestError(f"cannot write {out} ({error.strerror}); choose a folder you may write to") from error

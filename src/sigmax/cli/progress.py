@@ -19,6 +19,17 @@ console = Console()
 errors = Console(stderr=True)
 LOG_SECONDS = 15.0  # between two lines where there is no terminal
 
+
+def say(text: str, style: str | None = None) -> None:
+    """Plain words on standard output; long lines are left whole so that paths can be copied."""
+    console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+def complain(text: str, style: str | None = None) -> None:
+    """The same on standard error."""
+    errors.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
 Advance = Callable[[int, int], None]  # (done, total)
 
 
@@ -68,5 +79,5 @@ def resumable(kept: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        errors.print(f"\nInterrupted. {kept} Run the same command again to go on.", style="yellow")
+        complain(f"\nInterrupted. {kept} Run the same command again to go on.", style="yellow")
         raise typer.Exit(130) from None

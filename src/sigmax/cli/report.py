@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from sigmax.cli.progress import console
+from sigmax.cli.progress import console, say
 from sigmax.cli.tables import summary_table
 
 
@@ -23,4 +23,4 @@ def report(
     opened = [read(path) for path in runs]
     written = reports.write(opened, out)
     console.print(summary_table(opened))
-    console.print("Wrote " + ", ".join(str(path) for path in written), highlight=False)
+    say("Wrote " + ", ".join(str(path) for path in written))

@@ -1,24 +1,34 @@
-"""Tables on the terminal. Radii and shares are rounded down, never up."""
+"""Tables on the terminal."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich.table import Table
 
+from sigmax.records.rounding import down
+
 if TYPE_CHECKING:
     from sigmax.records.run import Run
 
+SHARED = ("sigma", "n", "alpha", "inputs")  # said once, below the table, where all runs agree
+
 
 def summary_table(runs: "Sequence[Run]") -> Table:
-    """Certified accuracy at the usual radii, a row a run: the columns of `sigmax.report.compare`."""
+    """Certified accuracy at the usual radii, a row a run, as `sigmax.report.compare` gives it."""
     from sigmax import report
 
-    frame = report.compare(runs)
-    table = Table(title="certified accuracy (%) at l2 radius r")
-    for column in frame.columns:
-        table.add_column(
-            str(column), justify="left" if frame[column].dtype == object else "right", no_wrap=True
-        )
-    for row in frame.itertuples(index=False):
-        table.add_row(*(cell if isinstance(cell, str) else f"{cell:g}" for cell in row))
+    frame = report.compare(runs).astype(object)
+    same = [name for name in SHARED if name in frame and frame[name].nunique() == 1]
+    caption = ", ".join(f"{name} {frame[name].iloc[0]}" for name in same)
+    table = Table(title="certified accuracy in % at l2 radius", caption=caption or None)
+    for column in frame.columns.drop(same):
+        table.add_column(str(column), justify="right", no_wrap=True)
+    for _, row in frame.drop(columns=same).iterrows():
+        table.add_row(*(_cell(str(column), cell) for column, cell in row.items()))
     return table
+
+
+def _cell(column: str, value: object) -> str:
+    if column == "alpha" or not isinstance(value, float):
+        return str(value)
+    return down(value, 3 if column == "ACR" else 1)

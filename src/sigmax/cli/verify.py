@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sigmax.cli.progress import console, errors
+from sigmax.cli.progress import complain, say
 
 if TYPE_CHECKING:
     from sigmax.records.verify import Verdict
@@ -32,9 +32,9 @@ def verify(
 def show(verdict: "Verdict") -> None:
     """Say what was found, the bad lines by number."""
     for finding in verdict.findings[:SHOWN]:
-        errors.print(f"{verdict.path}, line {finding.line}: {finding.message}", markup=False, highlight=False)
+        complain(f"{verdict.path}, line {finding.line}: {finding.message}")
     if len(verdict.findings) > SHOWN:
-        errors.print(f"... and {len(verdict.findings) - SHOWN} more", highlight=False)
+        complain(f"... and {len(verdict.findings) - SHOWN} more")
     extent = f"{verdict.records} of {verdict.planned} inputs" + ("" if verdict.finished else ", unfinished")
     if not verdict.holds:
         found = len(verdict.findings)
@@ -43,4 +43,4 @@ def show(verdict: "Verdict") -> None:
         said = "possible, but not proved: an imported log holds no counts"
     else:
         said = "every radius follows from its counts"
-    console.print(f"{verdict.path}: {said} ({extent})", highlight=False)
+    say(f"{verdict.path}: {said} ({extent})")

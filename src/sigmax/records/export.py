@@ -43,7 +43,7 @@ def _tsv_cells(record: Record) -> tuple[str, ...]:
 
 
 def export_parquet(run: Run, path: str | Path) -> None:
-    """Write `run.frame()` with every digit, and for each stage its counts and bounds, as `<stage>_counts` and so on.
+    """Write `run.frame()` with every digit, and each stage's counts and bounds as `<stage>_counts` and so on.
 
     A stage that an input did not reach is null. The plan goes along as JSON in the file's metadata, under
     `sigmax.plan`.

@@ -166,10 +166,11 @@ def _refuse_foreign(path: Path, content: bytes) -> None:
 
 
 def write_all(path: Path, plan: Plan, records: Iterable[Record]) -> None:
-    """Write a finished run in one go (an imported log, a converted file)."""
+    """Write a run in one go (an imported log); one that lacks planned inputs is left unfinished."""
     with Journal(path, plan) as journal:
         if journal.records or journal.finished:
             raise RequestError(f"{path} exists already; choose another output file")
         for record in records:
             journal.write(record)
-        journal.finish()
+        if len(journal.records) == len(plan.indices):
+            journal.finish()

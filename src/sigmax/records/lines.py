@@ -44,7 +44,12 @@ class Record:
     @classmethod
     def from_json(cls, line: Mapping[str, Any]) -> "Record":
         """The record a line holds."""
+        _check_whole("index", line.get("index"))
+        _check_whole("label", line.get("label"))
         try:
+            for stage in line["stages"]:
+                for count in stage["counts"]:
+                    _check_whole("a count", count)
             stages = tuple(Stage(**{**s, "counts": tuple(s["counts"])}) for s in line["stages"])
             certificate = Certificate(
                 predicted=line["predicted"],
@@ -56,6 +61,11 @@ class Record:
             return cls(line["index"], line["label"], certificate, line["seconds"])
         except (KeyError, TypeError, AttributeError) as error:
             raise RequestError(f"the line is not a whole record: {error!r}") from error
+
+
+def _check_whole(name: str, value: object) -> None:
+    if type(value) is not int:
+        raise RequestError(f"the line is not a whole record: {name} must be a whole number, got {value!r}")
 
 
 def encode(data: Mapping[str, Any]) -> bytes:

@@ -56,6 +56,11 @@ class Plan:
         missing = sorted(names - line.keys())
         if missing:
             raise RequestError(f"the plan lacks {', '.join(missing)}; the file is not a whole run file")
+        if not (isinstance(line["rule"], Mapping) and isinstance(line["rule"].get("scheme"), str)):
+            raise RequestError(f"the plan's rule must name its scheme; got {line['rule']!r}")
+        inputs = line["inputs"]
+        if not (isinstance(inputs, Mapping) and all(type(inputs.get(k)) is int for k in ("start", "skip", "count"))):
+            raise RequestError(f"the plan's inputs must be start, skip and count; got {inputs!r}")
         return cls(**{name: line[name] for name in names})
 
     def differences(self, other: "Plan") -> list[str]:

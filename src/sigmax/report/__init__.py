@@ -1,1 +1,11 @@
-""""""
+"""What runs say, read from their records alone: accuracies, curves, comparisons and the folder that shows them.
+
+Every function takes a `Run` or the path of a run file. Neither torch nor matplotlib is loaded by importing this.
+"""
+
+from sigmax.report.accuracy import acr, certified_accuracy, certified_curve
+from sigmax.report.comparison import compare
+from sigmax.report.folder import write
+from sigmax.report.plot import draw
+
+__all__ = ["acr", "certified_accuracy", "certified_curve", "compare", "draw", "write"]

@@ -1,1 +1,5 @@
-""""""
+"""A scheme and its networks as one folder, and the jobs that run it."""
+
+from sigmax.system.folder import fingerprint, load, save
+
+__all__ = ["fingerprint", "load", "save"]

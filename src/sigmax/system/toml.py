@@ -13,8 +13,9 @@ def dumps(data: Mapping[str, Any]) -> str:
 
 
 def _table(data: Mapping[str, Any], path: tuple[str, ...]) -> list[str]:
-    lines = [f"[{'.'.join(map(_key, path))}]"] if path else []
-    lines += [f"{_key(k)} = {_value(v)}" for k, v in data.items() if v is not None and not isinstance(v, Mapping)]
+    lines = [f"{_key(k)} = {_value(v)}" for k, v in data.items() if v is not None and not isinstance(v, Mapping)]
+    if path and (lines or not data):  # a table that only holds tables needs no heading
+        lines.insert(0, f"[{'.'.join(map(_key, path))}]")
     for key, value in data.items():
         if isinstance(value, Mapping):
             lines += ["", *_table(value, (*path, key))]

@@ -1,0 +1,88 @@
+"""`sigmax build`: make a system folder from networks."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sigmax.cli import options as opt
+from sigmax.cli.progress import say
+from sigmax.errors import RequestError
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from sigmax.models import Description
+
+app = typer.Typer(help="Make a system: a scheme and its networks as one folder.", no_args_is_help=True)
+
+
+@app.callback()
+def _several_kinds() -> None:
+    """Keep `smoothed` a word of its own while it is the only kind."""
+
+
+@app.command()
+def smoothed(
+    network: Annotated[Path, typer.Argument(help="A checkpoint: .safetensors of sigmax, or .pt, .pth, .th.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder to write the system to.")],
+    sigma: Annotated[float | None, typer.Option(help="Noise, pixels in [0, 1] (default: as trained).")] = None,
+    bound: Annotated[
+        opt.BoundName, typer.Option(help="one-sided as in the papers; runner-up also bounds the strongest rival.")
+    ] = opt.BoundName.ONE_SIDED,
+    architecture: Annotated[str | None, typer.Option(help="Only for .pt, .pth, .th: the network's name.")] = None,
+    classes: Annotated[int | None, typer.Option(help="Only for .pt, .pth, .th: number of classes.")] = None,
+    input_shape: Annotated[
+        str | None, typer.Option(help="Only for .pt, .pth, .th: channels,height,width, such as 3,32,32.")
+    ] = None,
+    normalise: Annotated[
+        str | None, typer.Option(help="Only for .pt, .pth, .th: none, cifar10 or imagenet mean and std.")
+    ] = None,
+) -> None:
+    """Smooth one network with one noise level.
+
+    Example: `sigmax build smoothed net.safetensors --sigma 0.5 --out systems/half`
+    """
+    from sigmax.certify.smoothed import Smoothed
+
+    told = {"architecture": architecture, "classes": classes, "input-shape": input_shape, "normalise": normalise}
+    model, description = _read_network(network, told)
+    noise = description.sigma if sigma is None else sigma
+    if noise is None:
+        raise RequestError(f"{network} does not say which noise it was trained with; give --sigma")
+    if sigma is not None and description.sigma not in (None, sigma):
+        say(f"Note: trained with sigma {description.sigma:g}, smoothed with {sigma:g}.")
+    scheme = Smoothed(model, sigma=noise, classes=description.classes, bound=bound.value)
+    scheme.save(out)
+    say(
+        f"Wrote {out}: {description.architecture} smoothed with sigma {noise:g}, {description.classes} classes, "
+        f"bound {bound.value}. Next: sigmax certify {out} --data ... --out RUN"
+    )
+
+
+def _read_network(path: Path, told: "dict[str, str | int | None]") -> "tuple[nn.Module, Description]":
+    from sigmax import models
+
+    given = [f"--{name}" for name, value in told.items() if value is not None]
+    missing = [f"--{name}" for name, value in told.items() if value is None]
+    if path.suffix == ".safetensors" and not given:
+        return models.load(path)
+    if missing:
+        raise RequestError(
+            f"{path.name} holds weights only, so what they are must be told; also give {', '.join(missing)}"
+        )
+    return models.import_weights(
+        path,
+        architecture=str(told["architecture"]),
+        classes=int(told["classes"] or 0),
+        input_shape=_shape(str(told["input-shape"])),
+        normalisation=str(told["normalise"]),
+    )
+
+
+def _shape(text: str) -> tuple[int, int, int]:
+    try:
+        channels, height, width = (int(part) for part in text.split(","))
+    except ValueError as error:
+        raise RequestError(f"--input-shape must be channels,height,width such as 3,32,32; got {text!r}") from error
+    return channels, height, width

@@ -1,0 +1,114 @@
+"""Checkpoints: a network's tensors and its description in one safetensors file. Nothing in it is executed.
+
+The description lies as JSON under the key "sigmax" of the file's metadata, so any reader of safetensors can
+see what the file is.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from sigmax.errors import RequestError, RunError
+from sigmax.files import replacing
+from sigmax.models.classifier import Classifier, create, describe
+from sigmax.models.description import Description
+from sigmax.models.tensors import digest, fill
+
+_KEY = "sigmax"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The contents of a checkpoint file, read but not yet built."""
+
+    description: Description
+    tensors: Mapping[str, Tensor]
+
+    @property
+    def fingerprint(self) -> str:
+        """The fingerprint of the model that these contents make."""
+        return digest(self.description.identity(), self.tensors)
+
+
+def save(path: str | Path, model: nn.Module) -> Path:
+    """Write the model with its description to `path`, whole or not at all, and return the path.
+
+    Needs a model that can describe itself: one made by `create`, `load` or `import_weights`.
+    """
+    path = Path(path)
+    description = describe(model)
+    if not isinstance(model, Classifier) or description is None:
+        raise RequestError(
+            f"a {type(model).__name__} has no description to save; register its builder with "
+            "sigmax.models.register and make it with sigmax.models.create"
+        )
+    # Copies, because safetensors refuses tensors that share memory, and tied weights do.
+    tensors = {name: tensor.detach().cpu().clone() for name, tensor in model.network.state_dict().items()}
+    try:
+        with replacing(path) as draft:
+            save_file(tensors, draft, metadata={_KEY: description.to_json()})
+    except (OSError, SafetensorError) as error:
+        raise RunError(f"{path} could not be written: {error}; what was there before is untouched") from error
+    return path
+
+
+def load(path: str | Path, *, device: str | torch.device = "cpu") -> tuple[Classifier, Description]:
+    """The saved model, in eval mode, and its description.
+
+    Every tensor's name and shape is checked against the architecture that the file names. torch's global
+    generator is left as it was.
+    """
+    checkpoint = read(path)
+    told = checkpoint.description
+    source = f"{path}, which says it is {told.architecture!r} with options {dict(told.options)}"
+    with torch.random.fork_rng(devices=[]):
+        model = create(told)
+    fill(model.network, checkpoint.tensors, classes=told.classes, source=source)
+    # One dtype for all: a model that was saved in half precision needs its normalisation in half precision too.
+    dtype = next(model.parameters(), torch.empty(0)).dtype
+    return model.to(device, dtype), model.description
+
+
+def read(path: str | Path) -> Checkpoint:
+    """The description and tensors of a checkpoint, as they lie in the file."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            text = (file.metadata() or {}).get(_KEY)
+            # Copies, so that the model does not depend on what later happens to the mapped file.
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+    except FileNotFoundError as error:
+        raise RequestError(f"there is no checkpoint {path}") from error
+    except OSError as error:
+        raise RequestError(f"{path} cannot be read: {error}") from error
+    except SafetensorError as error:
+        raise RequestError(
+            f"{path} is not a safetensors file, or it is cut short ({error}); "
+            "weights saved by torch come in through sigmax.models.import_weights"
+        ) from error
+    if text is None:
+        raise RequestError(
+            f"{path} holds tensors but not what they are (no {_KEY!r} in its metadata); "
+            "name their architecture with sigmax.models.import_weights"
+        )
+    try:
+        return Checkpoint(Description.from_json(text), tensors)
+    except RequestError as error:
+        raise RequestError(f"{path}: {error}") from error
+
+
+def fingerprint(model: nn.Module | str | Path) -> str:
+    """32 hex digits that identify what a model computes; the same for a model and for its saved file.
+
+    They cover architecture, options, classes, input shape and normalisation, and each tensor's name, dtype,
+    shape and bytes; not the training sigma and the notes. A model without a description has its tensors alone.
+    """
+    if isinstance(model, str | Path):
+        return read(model).fingerprint
+    if isinstance(model, Classifier):
+        return digest(model.description.identity(), model.network.state_dict())
+    return digest("", model.state_dict())

@@ -1,0 +1,49 @@
+"""A model that can say what it is."""
+
+from collections import OrderedDict
+from dataclasses import replace
+
+from torch import nn
+
+from sigmax.models.description import Description
+from sigmax.models.normalise import Normalise
+from sigmax.models.registry import all_options, build
+
+
+class Classifier(nn.Sequential):
+    """A registered network behind its normalisation: pixels in [0, 1], noise already added, to logits.
+
+    `network` is the bare network; its tensors are what a checkpoint holds. `description` rebuilds the rest.
+    """
+
+    network: nn.Module
+    description: Description
+
+    def __init__(self, network: nn.Module, description: Description) -> None:
+        layers: OrderedDict[str, nn.Module] = OrderedDict()
+        if description.normalisation is not None:
+            layers["normalise"] = Normalise(description.normalisation.mean, description.normalisation.std)
+        layers["network"] = network
+        super().__init__(layers)
+        self.description = description
+
+
+def create(description: Description) -> Classifier:
+    """The described model with fresh weights, in eval mode, on the CPU.
+
+    Weights are drawn from torch's global generator. The model's own description names every option, so that it
+    means the same network should a default ever change.
+    """
+    complete = all_options(description.architecture, description.options)
+    network = build(
+        description.architecture,
+        classes=description.classes,
+        input_shape=description.input_shape,
+        **complete,
+    )
+    return Classifier(network, replace(description, options=complete)).eval()
+
+
+def describe(model: object) -> Description | None:
+    """What a model made by `create`, `load` or `import_weights` is; None for any other."""
+    return model.description if isinstance(model, Classifier) else None

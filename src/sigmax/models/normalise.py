@@ -1,0 +1,82 @@
+"""Normalisation as the first layer of a model, so that noise is always added on the pixel scale.
+
+A sigma means nothing without a scale. Here it is the scale of pixels in [0, 1], and a model takes such
+pixels with their noise on them; shifting and scaling the channels is the model's own affair.
+"""
+
+import math
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from sigmax.errors import RequestError
+
+
+@dataclass(frozen=True)
+class Normalisation:
+    """The mean and standard deviation of each channel, in units of pixels in [0, 1]."""
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "mean", tuple(map(float, self.mean)))
+        object.__setattr__(self, "std", tuple(map(float, self.std)))
+        if not self.mean or len(self.mean) != len(self.std):
+            raise RequestError(
+                f"normalisation needs one mean and one std a channel, got means {self.mean} and stds {self.std}"
+            )
+        if not all(map(math.isfinite, self.mean)) or not all(0 < value < math.inf for value in self.std):
+            raise RequestError(
+                f"normalisation needs finite means and positive stds, got means {self.mean} and stds {self.std}"
+            )
+
+
+PRESETS: dict[str, Normalisation | None] = {
+    "none": None,
+    "cifar10": Normalisation((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)),
+    "imagenet": Normalisation((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+}
+
+
+def normalisation(asked: str | Normalisation | None) -> Normalisation | None:
+    """The normalisation meant by a preset's name; one that is given in numbers, or None, is returned as it is."""
+    if not isinstance(asked, str):
+        return asked
+    if asked not in PRESETS:
+        raise RequestError(
+            f"unknown normalisation {asked!r}; known are: {', '.join(PRESETS)}. "
+            "Others are given as Normalisation(mean, std)"
+        )
+    return PRESETS[asked]
+
+
+class Normalise(nn.Module):
+    """(pixels - mean) / std, a channel at a time.
+
+    Mean and std follow the module from device to device but stay out of its state dict: they are not learned,
+    and a file that held them twice could contradict itself.
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, mean: Sequence[float], std: Sequence[float]) -> None:
+        super().__init__()
+        checked = Normalisation(tuple(mean), tuple(std))
+        self.register_buffer("mean", torch.tensor(checked.mean).view(-1, 1, 1), persistent=False)
+        self.register_buffer("std", torch.tensor(checked.std).view(-1, 1, 1), persistent=False)
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """The same images on the scale that the network behind expects."""
+        return (pixels - self.mean) / self.std
+
+
+class Normalised(nn.Sequential):
+    """A network of the user's own behind its normalisation: takes pixels in [0, 1], with or without noise."""
+
+    def __init__(self, network: nn.Module, mean: Sequence[float], std: Sequence[float]) -> None:
+        super().__init__(OrderedDict(normalise=Normalise(mean, std), network=network))

@@ -1,0 +1,102 @@
+"""Architectures by name, so that a file can say which network it holds without bringing code.
+
+A builder is a function or class called as `builder(classes=10, input_shape=(3, 32, 32), **options)` whose
+further keyword arguments, each with a default, are the architecture's options.
+"""
+
+from collections.abc import Callable, Mapping
+from inspect import Parameter, signature
+from typing import Any
+
+import torch
+from torch import nn
+
+from sigmax.errors import RequestError
+from sigmax.models.cifar_resnet import resnet20, resnet56, resnet110
+from sigmax.models.resnet18 import ResNet18
+from sigmax.models.small_cnn import SmallCNN
+
+Builder = Callable[..., nn.Module]
+
+_builders: dict[str, Builder] = {
+    "small-cnn": SmallCNN,
+    "resnet18": ResNet18,
+    "resnet20": resnet20,
+    "resnet56": resnet56,
+    "resnet110": resnet110,
+}
+
+
+def names() -> tuple[str, ...]:
+    """Every architecture that can be built, the user's own included, in the order they were registered."""
+    return tuple(_builders)
+
+
+def register(name: str) -> Callable[[Builder], Builder]:
+    """Add a builder under `name`, as a decorator or as `register(name)(builder)`.
+
+    A name belongs to one builder for good: files refer to it.
+    """
+
+    def add(builder: Builder) -> Builder:
+        if _builders.get(name, builder) is not builder:
+            raise RequestError(
+                f"the architecture {name!r} is registered already, and files refer to it; choose another name"
+            )
+        _builders[name] = builder
+        return builder
+
+    return add
+
+
+def build(name: str, *, classes: int, input_shape: tuple[int, int, int], **options: Any) -> nn.Module:
+    """A fresh network in eval mode that was seen to map (n, *input_shape) to (n, classes).
+
+    Its weights are drawn from torch's global generator: call `torch.manual_seed` first to fix them.
+    """
+    request = f"architecture {name!r} with {classes} classes, inputs {input_shape} and options {options}"
+    builder, complete = _builder(name), all_options(name, options)
+    try:
+        network = builder(classes=classes, input_shape=input_shape, **complete).eval()
+        with torch.no_grad():
+            logits = network(torch.zeros(2, *input_shape))
+    except (ArithmeticError, IndexError, RuntimeError, TypeError, ValueError) as error:
+        raise RequestError(f"{request} cannot be built: {error}") from error
+    if logits.shape != (2, classes):
+        raise RequestError(
+            f"{request}: two images should give logits of shape {(2, classes)}, they gave "
+            f"{tuple(logits.shape)}; correct the builder, or ask for the classes it has"
+        )
+    return network
+
+
+def all_options(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options asked for and the defaults of the others, so that what is written down is complete."""
+    accepted = {
+        parameter.name: parameter.default
+        for parameter in signature(_builder(name)).parameters.values()
+        if parameter.name not in ("classes", "input_shape") and parameter.kind is Parameter.KEYWORD_ONLY
+    }
+    unknown = sorted(set(options) - set(accepted))
+    if unknown:
+        raise RequestError(
+            f"architecture {name!r} has no option {', '.join(unknown)}; its options are: {_listed(accepted)}"
+        )
+    complete = {**accepted, **options}
+    missing = [option for option, value in complete.items() if value is Parameter.empty]
+    if missing:
+        raise RequestError(f"architecture {name!r} needs a value for {', '.join(missing)}")
+    return complete
+
+
+def _builder(name: str) -> Builder:
+    if name not in _builders:
+        raise RequestError(
+            f"unknown architecture {name!r}; known are: {_listed(names())}. "
+            "Add your own with sigmax.models.register(name)(builder)"
+        )
+    return _builders[name]
+
+
+def _listed(items: Any) -> str:
+    return ", ".join(items) or "none"

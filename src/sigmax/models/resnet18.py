@@ -1,0 +1,40 @@
+"""ResNet-18 for small images: four stages of two blocks behind a 3x3 stem that keeps the resolution."""
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+from sigmax.models.blocks import BasicBlock, projected_shortcut, start_for_relu
+
+
+class ResNet18(nn.Module):
+    """Logits (n, classes) of images (n, *input_shape), of any number of channels and any size.
+
+    `width` is the number of channels of the first stage; each later stage doubles it. At 64, the default, it
+    has 11.2 million parameters. A wide, shallow network like this keeps a GPU busier than a thin, deep one.
+    """
+
+    def __init__(self, *, classes: int, input_shape: tuple[int, int, int], width: int = 64) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(input_shape[0], width, 3, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.layer1 = _stage(width, width, stride=1)
+        self.layer2 = _stage(width, 2 * width, stride=2)
+        self.layer3 = _stage(2 * width, 4 * width, stride=2)
+        self.layer4 = _stage(4 * width, 8 * width, stride=2)
+        self.linear = nn.Linear(8 * width, classes)
+        start_for_relu(self)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Logits, one row an image."""
+        features = functional.relu(self.bn1(self.conv1(images)))
+        features = self.layer4(self.layer3(self.layer2(self.layer1(features))))
+        logits: Tensor = self.linear(features.mean(dim=(2, 3)))
+        return logits
+
+
+def _stage(channels: int, out_channels: int, *, stride: int) -> nn.Sequential:
+    first = nn.Identity() if stride == 1 else projected_shortcut(channels, out_channels, stride=stride)
+    return nn.Sequential(
+        BasicBlock(channels, out_channels, stride=stride, shortcut=first),
+        BasicBlock(out_channels, out_channels, stride=1, shortcut=nn.Identity()),
+    )

@@ -1,0 +1,36 @@
+"""A convolutional network small enough to cast hundreds of thousands of votes a second on a laptop's CPU.
+
+One convolution at full resolution, then strided ones that halve the image and double the channels until it
+is at most 4 pixels wide, then two linear layers. No batch statistics: an input's logits do not depend on
+its neighbours in the batch, in training or out of it.
+"""
+
+from torch import Tensor, nn
+
+_SMALLEST_SIDE = 4  # pixels; below this there is no shape left for a convolution to see
+
+
+class SmallCNN(nn.Module):
+    """Logits (n, classes) of images (n, *input_shape), of any number of channels and any size.
+
+    `width` is the number of channels at full resolution. At the default, 8x8 grey images cost about 0.12
+    million multiplications each and 3x32x32 ones 3.9 million.
+    """
+
+    def __init__(self, *, classes: int, input_shape: tuple[int, int, int], width: int = 16) -> None:
+        super().__init__()
+        channels, *sides = input_shape
+        layers: list[nn.Module] = [nn.Conv2d(channels, width, 3, padding=1), nn.ReLU()]
+        channels = width
+        while max(sides) > _SMALLEST_SIDE:
+            layers += [nn.Conv2d(channels, 2 * channels, 3, stride=2, padding=1), nn.ReLU()]
+            channels *= 2
+            sides = [(side + 1) // 2 for side in sides]
+        self.features = nn.Sequential(*layers, nn.Flatten())
+        self.hidden = nn.Linear(channels * sides[0] * sides[1], 4 * width)
+        self.linear = nn.Linear(4 * width, classes)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Logits, one row an image."""
+        logits: Tensor = self.linear(self.hidden(self.features(images)).relu())
+        return logits

@@ -1,0 +1,44 @@
+"""What a reader of a report must know before believing or comparing its numbers."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from sigmax.records.field import NOT_STATED
+from sigmax.records.run import Run
+
+
+def on_run(run: Run) -> list[str]:
+    """Sentences on one run: what it lacks and, of an imported one, what was found in the log."""
+    if run.plan.method == "imported":
+        return list(_on_import(run.plan.rule, run.plan.made_with))
+    if len(run.records) == run.planned:
+        return []
+    return [
+        f"unfinished, {len(run.records):,} of {run.planned:,} inputs; the figures are of those, "
+        "which need not be like the rest"
+    ]
+
+
+def on_comparing(runs: Sequence[Run]) -> list[str]:
+    """Sentences on what makes these runs hard to compare; none where they differ in their method alone."""
+    sentences = list(_on_data([run.plan.data for run in runs]))
+    if len({frozenset(record.index for record in run.records) for run in runs}) > 1:
+        sentences.append("the runs do not hold the same inputs; differences between them may come from that")
+    if len({(run.plan.n, run.plan.alpha) for run in runs}) > 1:
+        sentences.append("n or alpha differ; more draws or a larger alpha raise every radius by themselves")
+    return sentences
+
+
+def _on_import(rule: Mapping[str, Any], made_with: Mapping[str, Any]) -> Iterator[str]:
+    yield f"imported from {rule['file']}, which holds no counts: its radii are claims, {rule['radii']}"
+    yield from made_with.get("notes", ())
+
+
+def _on_data(data: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    stated = {f"{d['name']} {d['split']}" for d in data if d["name"] != NOT_STATED}
+    if len(stated) > 1:
+        yield f"the runs are of different data ({'; '.join(sorted(stated))}); their accuracies are not comparable"
+    elif len({d["fingerprint"] for d in data} - {None}) > 1:
+        yield "the data of the runs have one name but differ in content (their fingerprints differ)"
+    if len(data) > 1 and any(d["name"] == NOT_STATED for d in data):
+        yield "not every run states its data; make sure that they are the same"

@@ -1,0 +1,66 @@
+"""Certified accuracy drawn against the radius, with the uncertainty that comes from certifying few inputs."""
+
+from collections.abc import Iterable
+from itertools import cycle, product
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sigmax.errors import RequestError
+from sigmax.report.accuracy import certified_curve
+from sigmax.report.runs import Source, named
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Okabe & Ito's colours, told apart with any kind of colour vision; dashes once they are used up.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+DASHES = ("-", (0, (5, 1.5)), (0, (1.5, 1)), (0, (6, 1.5, 1.5, 1.5)))
+
+
+def draw(runs: Source | Iterable[Source], ax: "Axes | None" = None, *, level: float = 0.95) -> "Axes":
+    """Draw the runs' certified accuracy into `ax`, or into a figure of its own (`ax.figure`), and return the axes.
+
+    The band is the Clopper-Pearson interval at `level` over inputs, at each radius by itself.
+    """
+    by_name = named(runs)
+    ax = new_figure().add_subplot() if ax is None else ax
+    for (name, run), (dash, colour) in zip(by_name.items(), cycle(product(DASHES, COLOURS)), strict=False):
+        _draw_one(ax, certified_curve(run, level=level), name, colour, dash)
+    _dress(ax, level)
+    return ax
+
+
+def _draw_one(ax: "Axes", curve: "pd.DataFrame", name: str, colour: str, dash: object) -> None:
+    # A value holds from the radius before to its own; a last 0 lets the line fall to the axis where it ends.
+    radius, accuracy = curve["radius"].to_numpy(), 100 * curve["accuracy"].to_numpy()
+    line = np.append(radius, radius[-1]), np.append(accuracy, 0.0)
+    ax.step(*line, where="pre", color=colour, linestyle=dash, linewidth=1.8, label=name, zorder=3)
+    low, high = 100 * curve["low"].to_numpy(), 100 * curve["high"].to_numpy()
+    ax.fill_between(radius, low, high, step="pre", color=colour, alpha=0.18, linewidth=0)
+
+
+def _dress(ax: "Axes", level: float) -> None:
+    ax.set_xlabel(r"$\ell_2$ radius (pixels in [0, 1])")
+    ax.set_ylabel("certified accuracy (%)")
+    ax.set_xlim(left=0)
+    ax.set_ylim(0, 100)
+    ax.grid(color="0.9", linewidth=0.8)
+    ax.set_axisbelow(True)
+    ax.spines[["top", "right"]].set_visible(False)
+    legend = ax.legend(
+        title=f"band: {100 * level:g}% interval over inputs", fontsize="small", title_fontsize="small"
+    )
+    legend.set_alignment("left")
+    legend.get_frame().set(edgecolor="none", alpha=0.7)
+
+
+def new_figure() -> "Figure":
+    """An empty figure, not pyplot's: nothing global is touched and no display is needed."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise RequestError("drawing needs matplotlib: pip install 'sigmax[plot]'") from error
+    return Figure(figsize=(7.2, 4.5), layout="constrained")

@@ -1,0 +1,174 @@
+"""A system is a folder: `system.toml` says what the scheme is, safetensors hold its networks.
+
+Nothing in the folder is executed. Every network's fingerprint is written down and checked on loading, so a
+file that was exchanged is noticed before it certifies anything.
+"""
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from sigmax import __version__, models
+from sigmax.certify.rules import SmoothedRule, rebuild
+from sigmax.certify.scheme import Scheme
+from sigmax.certify.smoothed import Smoothed
+from sigmax.errors import RequestError, RunError
+from sigmax.files import replacing
+from sigmax.noise.voter import Model
+from sigmax.system.toml import dumps
+
+FORMAT = 1
+HEAD = "system.toml"
+
+
+def save(scheme: Scheme, folder: str | Path) -> Path:
+    """Write the scheme and its networks to `folder`; the head comes last, so a half-written folder is no system."""
+    folder = Path(folder)
+    descriptions = {name: _description(name, voter.model) for name, voter in scheme.voters.items()}
+    _refuse_other(folder, fingerprint(scheme))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, voter in scheme.voters.items():
+            assert isinstance(voter.model, nn.Module)
+            models.save(folder / f"{name}.safetensors", voter.model)
+        with replacing(folder / HEAD) as draft:
+            draft.write_text(dumps(_head(scheme, descriptions)))
+    except OSError as error:
+        raise RunError(f"cannot write the system to {folder} ({error.strerror}); choose another folder") from error
+    return folder
+
+
+def load(
+    source: str | Path,
+    *,
+    device: str | torch.device | None = None,
+    dtype: torch.dtype | None = None,
+    batch: int | None = None,
+    compile: bool = False,  # noqa: A002 (the name users know from torch)
+) -> Scheme:
+    """The scheme that `save` wrote, ready to certify; what differs from its head is an error."""
+    folder = _folder(source)
+    head = _read_head(folder)
+    rule = rebuild(head)
+    assert isinstance(rule, SmoothedRule)
+    model = _network(folder, head, "base", rule.classes)
+    return Smoothed(
+        model,
+        sigma=rule.sigma,
+        classes=rule.classes,
+        bound=rule.bound,
+        device=device,
+        dtype=dtype,
+        batch=batch,
+        compile=compile,
+    )
+
+
+def fingerprint(scheme: Scheme) -> str:
+    """32 hex digits that identify what is certified: the rule and every network's weights and architecture."""
+    networks = {name: _model_fingerprint(name, voter.model) for name, voter in scheme.voters.items()}
+    told = json.dumps([dict(scheme.rule.describe()), networks], sort_keys=True)
+    return hashlib.sha256(f"sigmax system 1 {told}".encode()).hexdigest()[:32]
+
+
+def _model_fingerprint(name: str, model: Model) -> str:
+    if isinstance(model, nn.Module):
+        weights = models.fingerprint(model)
+        # A module of the user's own class is known by its printed structure and its tensors.
+        return weights if models.describe(model) else hashlib.sha256(f"{model!r} {weights}".encode()).hexdigest()[:32]
+    declared = getattr(model, "fingerprint", None)
+    if not isinstance(declared, str):
+        raise RequestError(
+            f"the network {name!r} is a {type(model).__name__}, whose content cannot be identified; use a torch "
+            "module, or set its attribute `fingerprint` to a text that changes whenever its votes would"
+        )
+    return declared
+
+
+def _description(name: str, model: Model) -> models.Description:
+    described = models.describe(model)
+    if described is None:
+        raise RequestError(
+            f"the network {name!r} ({type(model).__name__}) cannot be saved: only registered architectures can be "
+            "rebuilt from a file. Register its builder with sigmax.models.register, or use it from Python"
+        )
+    return described
+
+
+def _head(scheme: Scheme, descriptions: Mapping[str, models.Description]) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        **scheme.rule.describe(),
+        "fingerprint": fingerprint(scheme),
+        "networks": {
+            name: {
+                "file": f"{name}.safetensors",
+                "fingerprint": _model_fingerprint(name, scheme.voters[name].model),
+                "architecture": described.architecture,
+                "input_shape": list(described.input_shape),
+                "training_sigma": described.sigma,
+                "normalisation": asdict(described.normalisation) if described.normalisation else None,
+            }
+            for name, described in descriptions.items()
+        },
+        "origin": {"made_by": f"sigmax {__version__}"},
+    }
+
+
+def _refuse_other(folder: Path, now: str) -> None:
+    if not (folder / HEAD).exists():
+        return
+    there = _read_head(folder).get("fingerprint")
+    if there != now:
+        raise RequestError(
+            f"{folder} holds another system (fingerprint {there}, not {now}); choose another folder, or remove it"
+        )
+
+
+def _folder(source: str | Path) -> Path:
+    for scheme in ("zoo:", "hub:"):
+        if str(source).startswith(scheme):
+            raise RequestError(f"this version of sigmax cannot load {source!r}; give a folder written by sigmax build")
+    folder = Path(source).expanduser()
+    if not (folder / HEAD).is_file():
+        raise RequestError(f"expected a system folder with a {HEAD} at {folder}; `sigmax build` writes one")
+    return folder
+
+
+def _read_head(folder: Path) -> dict[str, Any]:
+    try:
+        head = tomllib.loads((folder / HEAD).read_text())
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise RequestError(f"{folder / HEAD} cannot be read: {error}") from error
+    if head.get("format") != FORMAT:
+        raise RequestError(f"{folder / HEAD} has format {head.get('format')!r}; this version reads {FORMAT}")
+    return head
+
+
+def _network(folder: Path, head: Mapping[str, Any], name: str, classes: int) -> nn.Module:
+    try:
+        entry = head["networks"][name]
+        file, recorded = Path(entry["file"]), entry["fingerprint"]
+    except (KeyError, TypeError) as error:
+        raise RequestError(f"{folder / HEAD} names no file and fingerprint for the network {name!r}") from error
+    if file.name != str(file):
+        raise RequestError(f"{folder / HEAD}: network files lie in the folder itself; got {entry['file']!r}")
+    model, description = models.load(folder / file)
+    if description.classes != classes:
+        raise RequestError(
+            f"{folder}: the system tells {classes} classes apart, its network {name!r} {description.classes}"
+        )
+    found = models.fingerprint(model)
+    if found != recorded:
+        raise RequestError(
+            f"{folder / file} is not the network the system was built with (fingerprint {found}, not {recorded}); "
+            "build the system again"
+        )
+    return model

@@ -1,0 +1,67 @@
+"""The state of an unfinished run, on disk after every epoch, and refused by any other run."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from sigmax.errors import RequestError, RunError
+from sigmax.files import replacing
+
+
+@dataclass(frozen=True)
+class Partial:
+    """Where a run keeps its state, and the plan that the state belongs to.
+
+    The state is replaced whole: a run killed at any moment leaves the last epoch that it finished.
+    """
+
+    path: Path
+    plan: Mapping[str, Any]
+
+    def save(self, state: Mapping[str, Any]) -> None:
+        """Keep this state, of tensors and plain values, in place of the last."""
+        try:
+            with replacing(self.path) as draft:
+                torch.save({"plan": json.dumps(self.plan), "state": dict(state)}, draft)
+        except (OSError, RuntimeError) as error:  # torch turns some failures to write into RuntimeErrors
+            raise RunError(
+                f"{self.path} could not be written ({error}); the epoch before is safe there: make room and run "
+                "the same again to go on"
+            ) from error
+
+    def load(self) -> dict[str, Any] | None:
+        """The state kept; None when there is none; an error when it is another plan's."""
+        if not self.path.exists():
+            return None
+        try:
+            kept = torch.load(self.path, map_location="cpu", weights_only=True)
+            plan, state = json.loads(kept["plan"]), dict(kept["state"])
+        # A damaged file can fail in any way at all; the advice is the same.
+        except Exception as error:
+            raise RequestError(f"{self.path} is damaged; delete it to train from the start") from error
+        refuse_other_plan(plan, self.plan, f"{self.path} is the unfinished run of another plan")
+        return state
+
+    def remove(self) -> None:
+        """Forget the state: the run is finished."""
+        self.path.unlink(missing_ok=True)
+
+
+def refuse_other_plan(there: Mapping[str, Any], asked: Mapping[str, Any], what: str) -> None:
+    """Raise unless the two plans are the same, saying where they differ."""
+    found = list(_differences(there, asked))
+    if found:
+        raise RequestError(f"{what}: {'; '.join(found)}. Delete it, or choose another output")
+
+
+def _differences(there: Mapping[str, Any], asked: Mapping[str, Any], inside: str = "") -> Iterator[str]:
+    for key in sorted({*there, *asked}):
+        old, new = there.get(key), asked.get(key)
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            yield from _differences(old, new, f"{inside}{key}.")
+        elif old != new:
+            yield f"{inside}{key} is {old!r} there and {new!r} here"

@@ -1,0 +1,58 @@
+"""How far a run is: what it tells its callbacks, and the metrics file that it leaves."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TextIO
+
+from sigmax.errors import RequestError
+
+
+@dataclass(frozen=True)
+class EpochReport:
+    """One finished epoch; a line of the metrics file."""
+
+    epoch: int  # from 1
+    epochs: int  # how many there will be
+    loss: float  # mean over the epoch's inputs
+    accuracy: float  # share of the epoch's noisy training inputs classified right, as the model was then
+    lr: float  # learning rate of the epoch's last step
+    seconds: float  # time the epoch took
+
+
+OnEpoch = Callable[[EpochReport], None]
+OnStep = Callable[[int, int], None]  # steps done and steps in all
+
+
+@contextmanager
+def metrics_file(path: Path) -> Iterator[TextIO]:
+    """The run's metrics file, open to append to; while it is, no other run can train to the same output."""
+    with path.open("a", encoding="utf-8") as file:
+        _lock(file, path)
+        yield file
+
+
+def rewrite(file: TextIO, reports: Iterable[EpochReport]) -> None:
+    """Make the file hold these epochs alone: a killed run may have left one that was not saved."""
+    file.truncate(0)
+    for report in reports:
+        append(file, report)
+
+
+def append(file: TextIO, report: EpochReport) -> None:
+    """Add one line, whole, where another program can see it at once."""
+    file.write(json.dumps(asdict(report)) + "\n")
+    file.flush()
+
+
+def _lock(file: TextIO, path: Path) -> None:
+    try:
+        import fcntl
+    except ImportError:  # Windows has no such lock; the files are still never torn
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        raise RequestError(f"another run is training here ({path} is locked); wait for it to end") from error

@@ -1,0 +1,78 @@
+import json
+from dataclasses import replace
+
+import pytest
+
+from sigmax.errors import RequestError
+from sigmax.models import Description, Normalisation
+
+FULL = Description(
+    architecture="small-cnn",
+    options={"width": 8},
+    classes=10,
+    input_shape=(1, 8, 8),
+    normalisation=Normalisation((0.1,), (1 / 3,)),
+    sigma=0.25,
+    notes={"data": {"name": "digits"}, "shape": (1, 2)},
+)
+
+
+def test_json_round_trip_is_exact():
+    assert Description.from_json(FULL.to_json()) == FULL
+    bare = Description(architecture="x", classes=2, input_shape=(3, 4, 5))
+    assert Description.from_json(bare.to_json()) == bare
+
+
+def test_identity_ignores_what_the_output_does_not_depend_on():
+    assert replace(FULL, sigma=None, notes={}).identity() == FULL.identity()
+    for change in (
+        {"architecture": "y"},
+        {"options": {"width": 9}},
+        {"classes": 11},
+        {"input_shape": (1, 8, 9)},
+        {"normalisation": None},
+    ):
+        assert replace(FULL, **change).identity() != FULL.identity()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"classes": 1}, "classes must be a whole number of at least 2, got 1"),
+        ({"classes": True}, "classes must be"),
+        ({"input_shape": (8, 8)}, "input_shape must be"),
+        ({"input_shape": (1, 0, 8)}, "input_shape must be"),
+        ({"input_shape": (3, 8, 8)}, "the normalisation is for 1 channels and the inputs have 3"),
+        ({"sigma": -0.1}, "sigma must be finite and not negative"),
+        ({"sigma": float("nan")}, "sigma must be finite"),
+        ({"notes": {"when": object()}}, "notes must be plain JSON"),
+        ({"options": {"width": float("inf")}}, "options must be plain JSON"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(change, message):
+    with pytest.raises(RequestError, match=message):
+        replace(FULL, **change)
+
+
+def told(**change):
+    return json.dumps({**json.loads(FULL.to_json()), **change})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("not json", "not one of sigmax"),
+        ("[1, 2]", "not one of sigmax"),
+        ("{}", "not one of sigmax"),
+        (told(format=2), "format 2 and this sigmax reads format 1; upgrade"),
+        (told(extra=1), "wrong fields"),
+        (told(normalisation={"mean": [0.1]}), "value of the wrong kind"),
+        (told(normalisation=7), "value of the wrong kind"),
+        (told(input_shape=None), "value of the wrong kind"),
+        (told(sigma="0.25"), "value of the wrong kind"),
+        (told(options=3), "wrong kind|plain JSON"),
+    ],
+)
+def test_a_file_is_not_trusted(text, message):
+    with pytest.raises(RequestError, match=message):
+        Description.from_json(text)

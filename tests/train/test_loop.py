@@ -1,0 +1,158 @@
+import json
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from sigmax.errors import RequestError, RunError
+from sigmax.train import Examples, Method, Partial, Score, Settings, fit
+from sigmax.train.progress import metrics_file
+
+SETTINGS = Settings(epochs=4, batch=16, lr=0.05, seed=3, augment="crop")
+
+
+@dataclass
+class Remembering(Method):
+    """A method with everything that resuming could get wrong: noise, a memory, and a look at each epoch."""
+
+    name: ClassVar[str] = "remembering"
+    sigma: float = 0.3
+    visits: torch.Tensor = field(default_factory=lambda: torch.zeros(60))
+    epochs: list = field(default_factory=list)
+
+    def begin_epoch(self, model, examples, epoch):
+        self.epochs.append((epoch, len(examples), torch.rand(1).item()))
+
+    def score(self, model, batch):
+        self.visits[batch.indices] += 1
+        noise = torch.randn(batch.pixels.shape, generator=batch.generator)
+        logits = model(batch.pixels + self.sigma * noise)
+        weights = 1 + self.visits[batch.indices]
+        loss = (functional.cross_entropy(logits, batch.targets, reduction="none") * weights).mean()
+        return Score(loss, (logits.argmax(1) == batch.targets).float().mean())
+
+    def state_dict(self):
+        return {"visits": self.visits, "epochs": self.epochs}
+
+    def load_state_dict(self, state):
+        self.visits, self.epochs = state["visits"], state["epochs"]
+
+
+def network():
+    """With dropout, which draws from torch's global generator, and batch norm, which remembers."""
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(64, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.3), nn.Linear(16, 3)
+    )
+
+
+@pytest.fixture
+def examples(bars):
+    return Examples(torch.from_numpy(bars.pixels(range(60))), torch.tensor(bars.labels))
+
+
+@pytest.fixture
+def run(tmp_path, examples):
+    """Train, as `fit` does, in a folder; returns the model, the method and the reports."""
+
+    def train(name, settings=SETTINGS, **hooks):
+        model, method, reports = network(), Remembering(), []
+        partial = Partial(tmp_path / f"{name}.partial", settings.plan())
+        hooks = {"on_epoch": reports.append, **hooks}
+        fit(model, method, examples, settings, partial=partial, metrics=tmp_path / f"{name}.jsonl", **hooks)
+        return model, method, reports
+
+    return train
+
+
+def same(first, second):
+    mine, theirs = first.state_dict(), second.state_dict()
+    return all(torch.equal(mine[name], theirs[name]) for name in mine)
+
+
+class Killed(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("optimiser", ["sgd", "adamw"])
+@pytest.mark.parametrize("steps", [1, 4, 9, 16])
+def test_a_run_cut_anywhere_ends_as_an_uninterrupted_one(run, steps, optimiser):
+    settings = Settings(epochs=4, batch=16, lr=0.05, optimiser=optimiser)
+
+    def stop(done, total):
+        assert total == 16
+        if done == steps:
+            raise Killed
+
+    whole, method, _ = run("whole", settings)
+    with pytest.raises(Killed):
+        run("cut", settings, on_step=stop)
+    resumed, other, reports = run("cut", settings)
+    assert same(whole, resumed)
+    assert torch.equal(method.visits, other.visits)
+    assert method.epochs == other.epochs
+    assert [report.epoch for report in reports] == list(range(1 + (steps - 1) // 4, 5))
+
+
+def test_the_same_seed_is_the_same_run_and_another_is_not(run):
+    first, second = run("a")[0], run("b")[0]
+    other = run("c", Settings(epochs=4, batch=16, lr=0.05, seed=4, augment="crop"))[0]
+    assert same(first, second)
+    assert not same(first, other)
+
+
+def test_callbacks_that_draw_numbers_do_not_change_the_order_or_the_noise(run):
+    quiet = run("quiet")[1]
+    noisy = run("noisy", on_epoch=lambda report: torch.rand(100))[1]
+    assert quiet.epochs == noisy.epochs
+
+
+def test_the_callers_generator_and_threads_are_left_alone(run):
+    threads = []
+    run("a", Settings(epochs=1, threads=2), on_step=lambda *_: threads.append(torch.get_num_threads()))
+    after = torch.rand(1)
+    network()  # seeds and draws, as `run` did before it trained
+    assert torch.equal(after, torch.rand(1))
+    assert set(threads) == {2}
+    assert torch.get_num_threads() == 1
+
+
+def test_every_epoch_visits_every_example_once_in_equal_batches(run):
+    steps = []
+    _, method, _ = run(
+        "visits", Settings(epochs=3, batch=25), on_step=lambda done, total: steps.append((done, total))
+    )
+    assert (method.visits == 3).all()
+    assert steps == [(i, 9) for i in range(1, 10)]
+
+
+def test_metrics_are_the_reports(run, tmp_path):
+    _, _, reports = run("m")
+    lines = [json.loads(line) for line in (tmp_path / "m.jsonl").read_text().splitlines()]
+    assert [line["epoch"] for line in lines] == [1, 2, 3, 4]
+    assert [(line["loss"], line["accuracy"]) for line in lines] == [(r.loss, r.accuracy) for r in reports]
+    assert [line["lr"] for line in lines] == sorted((line["lr"] for line in lines), reverse=True)
+
+
+def test_metrics_of_an_epoch_that_was_not_saved_are_forgotten(run, tmp_path):
+    run("m")
+    metrics = tmp_path / "m.jsonl"
+    written = metrics.read_text()
+    metrics.write_text(written + '{"epoch": 5, "lo')
+    run("m")
+    assert metrics.read_text() == written
+
+
+def test_two_runs_to_the_same_output_are_refused(run, tmp_path):
+    with metrics_file(tmp_path / "m.jsonl"), pytest.raises(RequestError, match="another run is training here"):
+        run("m")
+
+
+def test_divergence_is_a_failed_run_with_advice(run, tmp_path):
+    with pytest.raises(
+        RunError, match=r"the loss became \S+ in epoch \d: training diverged.*smaller lr than 1e\+30"
+    ):
+        run("wild", Settings(epochs=3, lr=1e30, schedule="constant"))
