@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from sigmax.errors import RequestError
+
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
@@ -21,3 +23,16 @@ def replacing(path: Path) -> Iterator[Path]:
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[Path]:
+    """The same for a file the user asked for: missing folders are made, and a place that will not do is refused."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as draft:
+            yield draft
+    except OSError as error:
+        raise RequestError(
+            f"cannot write {path} ({error.strerror or error}); choose a place you may write to, with room left"
+        ) from error

@@ -5,11 +5,11 @@ import json
 import numpy as np
 import pytest
 import torch
+from typer.main import get_command
 
 import sigmax as sx
 from sigmax import models
 from sigmax.cli.main import app
-from typer.main import get_command
 
 VERBS = [
     ("demo",),
@@ -188,35 +188,36 @@ def test_a_bad_request_ends_with_code_2_before_any_work(system, tmp_path, sigmax
     assert not (tmp_path / "run.jsonl").exists()
 
 
+BUILD = "build smoothed {net} --sigma 1 --out s --normalise none"
+TRAIN = "train classifier --data digits --out n.safetensors"
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("build", "smoothed", "absent.safetensors", "--out", "s"), "no checkpoint absent.safetensors"),
-        (("build", "smoothed", "{net}", "--sigma", "0", "--out", "s"), "sigma must be a positive number"),
-        (("build", "smoothed", "{net}", "--sigma", "-1", "--out", "s"), "sigma must be a positive number"),
+        ("build smoothed absent.safetensors --out s", "no checkpoint absent.safetensors"),
+        ("build smoothed {net} --sigma 0 --out s", "sigma must be a positive number"),
+        ("build smoothed {net} --sigma -1 --out s", "sigma must be a positive number"),
         (
-            ("build", "smoothed", "{net}", "--architecture", "resnet20", "--classes", "10", "--input-shape", "3,32,32",
-             "--normalise", "none", "--sigma", "1", "--out", "s"),
-            "checkpoint of another architecture",
+            f"{BUILD} --architecture resnet20 --classes 10 --input-shape 3,32,32",
+            "another architecture",
         ),
-        (
-            ("build", "smoothed", "{net}", "--architecture", "small-cnn", "--classes", "7", "--input-shape", "1,8,8",
-             "--normalise", "none", "--sigma", "1", "--out", "s"),
-            "10 classes and 7 were asked for",
-        ),
-        (("train", "classifier", "--data", "digits", "--sigma", "-1", "--out", "n.safetensors"), "sigma"),
-        (("train", "classifier", "--data", "digits", "--sigma", "1", "--model", "vit", "--out", "n.safetensors"), "vit"),
-        (("predict", "{system}", "--data", "digits", "--n", "10"), "n=10 draws can never predict"),
-        (("verify", "absent.jsonl"), "cannot read the run file absent.jsonl"),
-        (("report", "absent.jsonl", "--out", "r"), "cannot read the run file absent.jsonl"),
-        (("import", "absent.tsv", "--sigma", "1", "--n", "100", "--alpha", "0.1", "--out", "r.jsonl"), "absent.tsv"),
-        (("export", "absent.jsonl"), "cannot read the run file absent.jsonl"),
-        (("certify",), "Missing argument"),
+        (f"{BUILD} --architecture small-cnn --classes 7 --input-shape 1,8,8", "10 classes and 7 were asked for"),
+        (f"{BUILD} --architecture small-cnn --classes 10 --input-shape 8", "--input-shape must be"),
+        (f"{TRAIN} --sigma -1", "sigma"),
+        (f"{TRAIN} --sigma 1 --model vit", "unknown architecture 'vit'"),
+        (f"{TRAIN} --sigma 1 --epochs 0", "epochs must be a whole number"),
+        ("predict {system} --data digits --n 10", "n=10 draws can never predict"),
+        ("verify absent.jsonl", "cannot read the run file absent.jsonl"),
+        ("report absent.jsonl --out r", "cannot read the run file absent.jsonl"),
+        ("import absent.tsv --sigma 1 --n 100 --alpha 0.1 --out r.jsonl", "absent.tsv"),
+        ("export absent.jsonl", "cannot read the run file absent.jsonl"),
+        ("certify", "Missing argument"),
     ],
-)  # fmt: skip
+)
 def test_other_verbs_refuse_bad_requests_too(trained, tmp_path, sigmax, words, message):
     places = {"net": trained / "net.safetensors", "system": trained / "system"}
-    refused = sigmax(*[word.format(**places) for word in words], cwd=tmp_path)
+    refused = sigmax(*words.format(**places).split(), cwd=tmp_path)
     assert refused.returncode == 2, refused.stderr
     assert message in refused.stderr
     assert "Traceback" not in refused.stderr

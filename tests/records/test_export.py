@@ -16,7 +16,7 @@ from sigmax.records.field import read_log
 from sigmax.records.lines import Record
 from sigmax.records.plan import Plan
 from sigmax.records.run import Run
-from sigmax.records.whole import written_whole
+from sigmax.files import written_whole
 
 PLAN = Plan(
     rule={"scheme": "smoothed", "sigma": 0.5, "classes": 3, "bound": "one-sided"},

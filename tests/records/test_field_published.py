@@ -63,4 +63,7 @@ def test_a_written_unfinished_import_says_so(logs: Path, tmp_path: Path) -> None
     plan, records, _ = read_log(logs / "acr-weakness-imagenet-gaussian-noise_0.25", **STATED, inputs=500)
     write_all(tmp_path / "imagenet.jsonl", plan, records)
     run = read(tmp_path / "imagenet.jsonl")
-    assert (len(run.records), run.planned) == (427, 500)
+    assert (len(run.records), run.planned, run.finished) == (427, 500, False)
+    assert (
+        len(verify(tmp_path / "imagenet.jsonl").findings) == 128
+    )  # the impossible radii, and nothing about the end

@@ -111,7 +111,9 @@ def test_a_plan_that_could_never_certify_is_found(path):
     assert "can never certify" in findings(path)[0][1]
 
 
-@pytest.mark.parametrize("rule", [5, {}, {"scheme": "smoothed"}, {"scheme": "smoothed", "sigma": "a", "classes": 2}])
+@pytest.mark.parametrize(
+    "rule", [5, {}, {"scheme": "smoothed"}, {"scheme": "smoothed", "sigma": "a"}]
+)
 def test_a_plan_that_is_no_plan_is_found(path, rule):
     forge(path, 1, lambda d: d.update(rule=rule))
     assert findings(path)[0][0] == 1

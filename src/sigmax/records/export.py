@@ -10,7 +10,7 @@ from sigmax.errors import RequestError
 from sigmax.records.lines import Record
 from sigmax.records.rounding import down
 from sigmax.records.run import Run
-from sigmax.records.whole import written_whole
+from sigmax.files import written_whole
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -58,8 +58,8 @@ class Plan:
             raise RequestError(f"the plan lacks {', '.join(missing)}; the file is not a whole run file")
         if not (isinstance(line["rule"], Mapping) and isinstance(line["rule"].get("scheme"), str)):
             raise RequestError(f"the plan's rule must name its scheme; got {line['rule']!r}")
-        inputs = line["inputs"]
-        if not (isinstance(inputs, Mapping) and all(type(inputs.get(k)) is int for k in ("start", "skip", "count"))):
+        inputs, keys = line["inputs"], ("start", "skip", "count")
+        if not (isinstance(inputs, Mapping) and all(type(inputs.get(key)) is int for key in keys)):
             raise RequestError(f"the plan's inputs must be start, skip and count; got {inputs!r}")
         return cls(**{name: line[name] for name in names})
 
@@ -67,9 +67,7 @@ class Plan:
         """What differs, as 'name: here, there'; empty when the same run is meant."""
         here, there = dict(_flat(self._compared())), dict(_flat(other._compared()))
         keys = sorted(here.keys() | there.keys())
-        return [
-            f"{k}: {here.get(k)!r} here, {there.get(k)!r} there" for k in keys if here.get(k) != there.get(k)
-        ]
+        return [f"{k}: {here.get(k)!r} here, {there.get(k)!r} there" for k in keys if here.get(k) != there.get(k)]
 
     def _compared(self) -> dict[str, Any]:
         return {key: value for key, value in asdict(self).items() if key != "made_with"}

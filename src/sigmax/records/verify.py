@@ -141,10 +141,15 @@ def disagreements(recorded: Certificate, proved: Certificate) -> Iterator[str]:
 def _differs(name: str, recorded: object, proved: object) -> Iterator[str]:
     if recorded == proved and type(recorded) is type(proved):
         return
-    rounded = name.endswith(ROUNDED) and isinstance(recorded, float) and isinstance(proved, float)
-    if rounded and math.isclose(recorded, proved, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
+    if name.endswith(ROUNDED) and _close(recorded, proved):
         return
     yield f"{name} is recorded as {_shown(recorded)}, the counts give {_shown(proved)}"
+
+
+def _close(recorded: object, proved: object) -> bool:
+    if not (isinstance(recorded, float) and isinstance(proved, float)):
+        return False
+    return math.isclose(recorded, proved, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
 
 
 def _shown(value: object) -> object:

@@ -5,7 +5,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sigmax.records.whole import written_whole
+from sigmax.files import written_whole
 from sigmax.report.accuracy import Floats
 from sigmax.report.comparison import compare
 from sigmax.report.page import markdown_table, page

@@ -81,8 +81,10 @@ def fingerprint(scheme: Scheme) -> str:
 def _model_fingerprint(name: str, model: Model) -> str:
     if isinstance(model, nn.Module):
         weights = models.fingerprint(model)
+        if models.describe(model):
+            return weights
         # A module of the user's own class is known by its printed structure and its tensors.
-        return weights if models.describe(model) else hashlib.sha256(f"{model!r} {weights}".encode()).hexdigest()[:32]
+        return hashlib.sha256(f"{model!r} {weights}".encode()).hexdigest()[:32]
     declared = getattr(model, "fingerprint", None)
     if not isinstance(declared, str):
         raise RequestError(
@@ -135,7 +137,7 @@ def _refuse_other(folder: Path, now: str) -> None:
 def _folder(source: str | Path) -> Path:
     for scheme in ("zoo:", "hub:"):
         if str(source).startswith(scheme):
-            raise RequestError(f"this version of sigmax cannot load {source!r}; give a folder written by sigmax build")
+            raise RequestError(f"this version cannot load {source!r}; give a folder written by sigmax build")
     folder = Path(source).expanduser()
     if not (folder / HEAD).is_file():
         raise RequestError(f"expected a system folder with a {HEAD} at {folder}; `sigmax build` writes one")

@@ -1,0 +1,87 @@
+"""Alpha as money: what one claim may spend on the bounds it is made of."""
+
+from fractions import Fraction
+from math import inf, nextafter
+from typing import NamedTuple
+
+from sigmax.errors import RequestError
+
+_ROUNDING = Fraction(1, 10**9)  # a request this little over what is left, relatively, is float rounding
+
+
+class Spent(NamedTuple):
+    """One line of the ledger: the chance of error granted, and to whom."""
+
+    on: str
+    alpha: float
+
+
+class Budget:
+    """The chances of error handed out sum to at most alpha, exactly: by the union bound so does the claim's.
+
+    Needs: every bound that may be used pays before its draws are looked at; independence is not needed.
+    The sums are kept as fractions, since those of floats can round down.
+    """
+
+    def __init__(self, alpha: float) -> None:
+        self.alpha = _positive(alpha, "alpha")
+        if self.alpha >= 1:
+            raise RequestError(f"expected 0 < alpha < 1, got {alpha}; alpha is the chance of a wrong claim: 0.001 is usual")
+        self._left = Fraction(self.alpha)
+        self._ledger: list[Spent] = []
+
+    def spend(self, alpha: float, *, on: str) -> float:
+        """Grant alpha to the bound named and write it down; what is left if alpha is over it by rounding alone.
+
+        Returns the amount granted, which is what the bound must be computed at.
+        """
+        asked = Fraction(_positive(alpha, "the amount to spend"))
+        granted = min(asked, Fraction(self.left))
+        if asked - granted > asked * _ROUNDING:
+            raise RequestError(f"expected at most {self.left} for {on!r}, got {alpha}: {self._history()}; ask for less")
+        self._left -= granted
+        self._ledger.append(Spent(on, float(granted)))
+        return float(granted)
+
+    def share(self, parts: int) -> float:
+        """An equal share of what is left, rounded down: spending it parts times always fits."""
+        if isinstance(parts, bool) or not isinstance(parts, int) or parts < 1:
+            raise RequestError(f"expected a whole number of parts >= 1, got {parts!r}; count the bounds still to be paid")
+        share = _rounded_down(self._left / parts)
+        if share == 0:
+            raise RequestError(f"expected something left to share, got nothing: {self._history()}; spend less before")
+        return share
+
+    @property
+    def left(self) -> float:
+        """What may still be spent, rounded down."""
+        return _rounded_down(self._left)
+
+    @property
+    def spent(self) -> float:
+        """What has been granted, rounded up."""
+        return abs(_rounded_down(self._left - Fraction(self.alpha)))
+
+    @property
+    def ledger(self) -> tuple[Spent, ...]:
+        """Every grant, in order."""
+        return tuple(self._ledger)
+
+    def __repr__(self) -> str:
+        return f"Budget({self.alpha}, left={self.left}; {self._history()})"
+
+    def _history(self) -> str:
+        entries = ", ".join(f"{entry.alpha} on {entry.on!r}" for entry in self._ledger)
+        return f"of {self.alpha}, {entries or 'nothing'} was spent"
+
+
+def _positive(value: float, name: str) -> float:
+    if isinstance(value, bool) or not 0 < value < inf:
+        raise RequestError(f"expected {name} to be a positive number, got {value!r}; a bound at alpha = 0 proves nothing")
+    return float(value)
+
+
+def _rounded_down(value: Fraction) -> float:
+    """The largest float that is not above the value."""
+    nearest = float(value)
+    return nextafter(nearest, -inf) if Fraction(nearest) > value else nearest
