@@ -1,7 +1,7 @@
 """From counts to confidence bounds: what n votes prove about a probability, and what the proof may cost.
 
-`lower`, `upper` hold for a number of draws fixed beforehand, `betting_lower` for all of them together;
-`Budget` keeps the chances of error of one claim within its alpha. No torch here: certificates can be checked without it.
+`lower` and `upper` hold for a number of draws fixed beforehand, `betting_lower` for all of them together;
+`Budget` keeps the chances of error of one claim within its alpha. Needs no torch: nor does checking a proof.
 """
 
 from sigmax.bounds.anytime import betting_lower

@@ -12,15 +12,19 @@ Shape = tuple[int, ...]
 
 EPS = float(np.finfo(np.float64).eps)
 
-_MOST = 2.0**53  # a double holds every whole number up to here
-_LEAST_ALPHA = 1e-30  # scipy's inverses were measured down to here; near 1e-270 they are wrong in the fourth digit
+# How far scipy's rounding was measured. Beyond it a bound might be unsound: near alpha = 1e-270 the inverse of
+# the incomplete beta function is wrong in the fourth digit.
+_MOST_DRAWS = 1e9
+_LEAST_ALPHA = 1e-30
 
 
 def flat(k: ArrayLike, n: ArrayLike, alpha: ArrayLike) -> tuple[Floats, Floats, Floats, Shape]:
     """k, n and alpha as flat arrays of one length, and the shape the answer must have."""
     hits, draws, alphas = np.broadcast_arrays(whole(k, "k"), whole(n, "n"), level(alpha))
     if np.any(hits > draws):
-        raise RequestError(f"expected k <= n, got k={k} and n={n}; k counts the votes for one class among n draws")
+        raise RequestError(
+            f"expected k <= n, got k={k!r} and n={n!r}; k counts the votes for one class among n draws"
+        )
     return hits.ravel(), draws.ravel(), alphas.ravel(), hits.shape
 
 
@@ -30,19 +34,21 @@ def shaped(values: Floats, shape: Shape) -> Any:
 
 
 def whole(value: ArrayLike, name: str) -> Floats:
-    """Whole numbers >= 0, as doubles."""
+    """Whole numbers from 0 to a billion, as doubles."""
     values = _numbers(value, name)
-    if not np.all((values >= 0) & (values <= _MOST) & (values == np.floor(values))):
-        raise RequestError(f"expected {name} to be a whole number >= 0, got {value}; pass counts, not shares")
+    if not np.all((values >= 0) & (values <= _MOST_DRAWS) & (values == np.floor(values))):  # so written, no NaN
+        raise RequestError(
+            f"expected {name} to be a whole number from 0 to 1e9, got {value!r}; pass counts, not shares"
+        )
     return values
 
 
 def level(alpha: ArrayLike) -> Floats:
     """Chances of a wrong bound: at least 1e-30 and below 1."""
     values = _numbers(alpha, "alpha")
-    if not np.all((values >= _LEAST_ALPHA) & (values < 1)):  # so written, NaN is refused too
+    if not np.all((values >= _LEAST_ALPHA) & (values < 1)):
         raise RequestError(
-            f"expected {_LEAST_ALPHA:.0e} <= alpha < 1, got {alpha}; alpha is the chance of a wrong bound: 0.001 is usual"
+            f"expected alpha from 1e-30 to below 1, got {alpha!r}; the chance of a wrong bound, 0.001 as a rule"
         )
     return values
 
@@ -50,5 +56,7 @@ def level(alpha: ArrayLike) -> Floats:
 def _numbers(value: ArrayLike, name: str) -> Floats:
     numbers: NDArray[Any] = np.asarray(value)
     if numbers.dtype.kind not in "iuf":
-        raise RequestError(f"expected {name} to be a number or an array of numbers, got {value!r}; convert it first")
+        raise RequestError(
+            f"expected {name} to be a number or an array of numbers, got {value!r}; convert it first"
+        )
     return numbers.astype(np.float64)

@@ -26,9 +26,10 @@ def betting_lower(k: ArrayLike, n: ArrayLike, alpha: ArrayLike, prior: Prior = .
 def betting_lower(k: ArrayLike, n: ArrayLike, alpha: ArrayLike, prior: Prior = (0.5, 0.5)) -> Any:
     """Lower confidence limit valid at all n together: P[p < betting_lower at any n] <= alpha, whatever p is.
 
-    It is the smallest p with log W(p) <= log(1/alpha), rounded down; 0 if k = 0. Scalars give a float, arrays an array.
+    It is the smallest p with log W(p) <= log(1/alpha), rounded down; 0 if k = 0.
+    Scalars give a float, arrays an array.
 
-    Needs: independent draws, looked at as often as one likes; the class counted and the prior were fixed before them.
+    Needs: independent draws, looked at as often as one likes; class and prior (a, b) were fixed before them.
     A prior guessed from the selection draws is sound, one that has looked at these draws is not.
     Source: Ville (1939) for the game; Robbins (1970) for its beta mixture,
     log W(p) = log B(k+a, n-k+b) - log B(a, b) - k log p - (n-k) log(1-p).
@@ -43,8 +44,8 @@ def betting_lower(k: ArrayLike, n: ArrayLike, alpha: ArrayLike, prior: Prior = (
 def _wealth_crossing(k: Floats, n: Floats, alpha: Floats, prior: Prior) -> Floats:
     """A p certainly at or below the smallest with log W(p) <= log(1/alpha), and next to it; for k >= 1.
 
-    Left of k/n log W is convex and falling in u, so Newton's steps from the left come near the root and never pass it.
-    They solve for a log W made smaller by eight times the rounding measured in it, and the answer is checked.
+    Left of k/n log W is convex and falling in u, so Newton's steps from the left near the root and never pass it.
+    They solve for a log W made smaller by eight times the rounding measured in it; the answer is then checked.
     """
     known, size = _without_p(k, n, alpha, prior)
     base, shrink = known - _ROUNDING * size, 1 - _ROUNDING
@@ -68,7 +69,7 @@ def _loss(u: Floats, k: Floats, n: Floats) -> Floats:
 
 
 def _without_p(k: Floats, n: Floats, alpha: Floats, prior: Prior) -> tuple[Floats, Floats]:
-    """The part of log W(p) - log(1/alpha) that does not depend on p, and the size of the terms that rounding acts on."""
+    """The part of log W(p) - log(1/alpha) without p in it, and the size of the terms that rounding acts on."""
     a, b = prior
     after, before = _log_beta(k + a, n - k + b), _log_beta(np.array(a), np.array(b))
     size = 64 - after + np.abs(before) - np.log(alpha) + np.log(n + a + b)

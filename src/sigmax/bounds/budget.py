@@ -26,7 +26,9 @@ class Budget:
     def __init__(self, alpha: float) -> None:
         self.alpha = _positive(alpha, "alpha")
         if self.alpha >= 1:
-            raise RequestError(f"expected 0 < alpha < 1, got {alpha}; alpha is the chance of a wrong claim: 0.001 is usual")
+            raise RequestError(
+                f"expected 0 < alpha < 1, got {alpha}; alpha is the chance of a wrong claim: 0.001 is usual"
+            )
         self._left = Fraction(self.alpha)
         self._ledger: list[Spent] = []
 
@@ -38,7 +40,9 @@ class Budget:
         asked = Fraction(_positive(alpha, "the amount to spend"))
         granted = min(asked, Fraction(self.left))
         if asked - granted > asked * _ROUNDING:
-            raise RequestError(f"expected at most {self.left} for {on!r}, got {alpha}: {self._history()}; ask for less")
+            raise RequestError(
+                f"expected at most {self.left} for {on!r}, got {alpha}: {self._history()}; ask for less"
+            )
         self._left -= granted
         self._ledger.append(Spent(on, float(granted)))
         return float(granted)
@@ -46,10 +50,14 @@ class Budget:
     def share(self, parts: int) -> float:
         """An equal share of what is left, rounded down: spending it parts times always fits."""
         if isinstance(parts, bool) or not isinstance(parts, int) or parts < 1:
-            raise RequestError(f"expected a whole number of parts >= 1, got {parts!r}; count the bounds still to be paid")
+            raise RequestError(
+                f"expected a whole number of parts >= 1, got {parts!r}; count the bounds still to be paid"
+            )
         share = _rounded_down(self._left / parts)
         if share == 0:
-            raise RequestError(f"expected something left to share, got nothing: {self._history()}; spend less before")
+            raise RequestError(
+                f"expected something left to share, got nothing: {self._history()}; spend less before"
+            )
         return share
 
     @property
@@ -77,7 +85,9 @@ class Budget:
 
 def _positive(value: float, name: str) -> float:
     if isinstance(value, bool) or not 0 < value < inf:
-        raise RequestError(f"expected {name} to be a positive number, got {value!r}; a bound at alpha = 0 proves nothing")
+        raise RequestError(
+            f"expected {name} to be a positive number, got {value!r}; a bound at alpha = 0 proves nothing"
+        )
     return float(value)
 
 

@@ -20,8 +20,8 @@ class BasicBlock(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """The block's features, at 1 / stride of the resolution."""
-        inner = functional.relu(self.bn1(self.conv1(features)))
-        return functional.relu(self.bn2(self.conv2(inner)) + self.shortcut(features))
+        inner = functional.relu(self.bn1(self.conv1(features)), inplace=True)
+        return functional.relu(self.bn2(self.conv2(inner)) + self.shortcut(features), inplace=True)
 
 
 class PaddedShortcut(nn.Module):

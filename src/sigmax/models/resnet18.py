@@ -26,7 +26,7 @@ class ResNet18(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Logits, one row an image."""
-        features = functional.relu(self.bn1(self.conv1(images)))
+        features = functional.relu(self.bn1(self.conv1(images)), inplace=True)
         features = self.layer4(self.layer3(self.layer2(self.layer1(features))))
         logits: Tensor = self.linear(features.mean(dim=(2, 3)))
         return logits

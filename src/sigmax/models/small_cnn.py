@@ -2,7 +2,8 @@
 
 One convolution at full resolution, then strided ones that halve the image and double the channels until it
 is at most 4 pixels wide, then two linear layers. No batch statistics: an input's logits do not depend on
-its neighbours in the batch, in training or out of it.
+its neighbours in the batch, in training or out of it. ReLUs work in place, because at this speed it is
+fresh memory that takes the time.
 """
 
 from torch import Tensor, nn
@@ -20,10 +21,10 @@ class SmallCNN(nn.Module):
     def __init__(self, *, classes: int, input_shape: tuple[int, int, int], width: int = 16) -> None:
         super().__init__()
         channels, *sides = input_shape
-        layers: list[nn.Module] = [nn.Conv2d(channels, width, 3, padding=1), nn.ReLU()]
+        layers: list[nn.Module] = [nn.Conv2d(channels, width, 3, padding=1), nn.ReLU(inplace=True)]
         channels = width
         while max(sides) > _SMALLEST_SIDE:
-            layers += [nn.Conv2d(channels, 2 * channels, 3, stride=2, padding=1), nn.ReLU()]
+            layers += [nn.Conv2d(channels, 2 * channels, 3, stride=2, padding=1), nn.ReLU(inplace=True)]
             channels *= 2
             sides = [(side + 1) // 2 for side in sides]
         self.features = nn.Sequential(*layers, nn.Flatten())
@@ -32,5 +33,5 @@ class SmallCNN(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Logits, one row an image."""
-        logits: Tensor = self.linear(self.hidden(self.features(images)).relu())
+        logits: Tensor = self.linear(self.hidden(self.features(images)).relu_())
         return logits

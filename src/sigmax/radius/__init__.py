@@ -1,4 +1,4 @@
-"""From confidence bounds to certified l2 radii, one theorem a file. No torch here: certificates can be checked without it."""
+"""From confidence bounds to certified l2 radii, one theorem a file. Needs no torch: nor does checking a proof."""
 
 from sigmax.radius.gaussian import gaussian, largest
 

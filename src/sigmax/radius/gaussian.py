@@ -5,11 +5,11 @@
 from typing import Any, overload
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
-from sigmax.errors import RequestError
-from sigmax.radius.normal import EPS, Floats, quantile_above, quantile_below
+from sigmax.radius._checks import draws, level, noise, plain, probability
+from sigmax.radius.normal import EPS, quantile_above, quantile_below
 
 
 @overload
@@ -24,15 +24,15 @@ def gaussian(sigma: ArrayLike, lower: ArrayLike, upper: ArrayLike | None = None)
 
     Needs: the same sigma at every input; p_A >= lower, and p_B <= upper for every other class. With an upper bound
     L may lie below 1/2. If the bounds hold with probability 1 - alpha, so does the radius.
-    Source: Cohen et al. (2019), Theorem 1; Salman et al. (2019), Lemma 1: sigma * Phi^-1(p_c(x)) is 1-Lipschitz in x.
+    Source: Cohen et al. (2019), Theorem 1; Salman et al. (2019), App. A: sigma * Phi^-1(p_c(x)) is 1-Lipschitz.
     """
-    scale, low = _sigma(sigma), _probability(lower, "lower")
-    z = quantile_below(low)
-    rival = -z  # Phi^-1(1 - L) without the rounding of 1 - L
+    z = quantile_below(probability(lower, "lower"))
+    rival = -z  # Phi^-1(1 - L), without the rounding of 1 - L
     if upper is not None:
-        rival = np.minimum(rival, quantile_above(_probability(upper, "upper")))
-    gap = np.subtract(z, rival, out=np.zeros(np.broadcast_shapes(z.shape, rival.shape)), where=z > rival)
-    return _plain(scale / 2 * gap * (1 - 4 * EPS))
+        rival = np.minimum(rival, quantile_above(probability(upper, "upper")))
+    with np.errstate(invalid="ignore"):  # L = U = 0 proves nothing, whatever inf - inf is
+        gap = np.where(z > rival, z - rival, 0.0)
+    return plain(noise(sigma) / 2 * gap * (1 - 4 * EPS))
 
 
 @overload
@@ -40,16 +40,12 @@ def largest(sigma: float, n: int, alpha: float) -> float: ...
 @overload
 def largest(sigma: ArrayLike, n: ArrayLike, alpha: ArrayLike) -> Any: ...
 def largest(sigma: ArrayLike, n: ArrayLike, alpha: ArrayLike) -> Any:
-    """The largest radius n draws can certify at alpha, all of them for one class: sigma * Phi^-1(alpha^(1/n)), or 0.
+    """The largest radius n draws can certify at alpha, if all agree: sigma * Phi^-1(alpha^(1/n)), or 0.
 
-    Scalars give a float, arrays an array. It serves to plan, not to certify: it is rounded to nearest.
+    It serves to plan, not to certify: rounded to nearest, it is never below what `gaussian` gives for n votes of n.
+    Scalars give a float, arrays an array.
 
-    Source: Clopper & Pearson (1934) at k = n.
+    Source: Clopper & Pearson (1934) at k = n; Cohen et al. (2019), Sec. 3.2.2.
     """
-    draws, alphas = np.asarray(n), np.asarray(alpha)
-    if draws.dtype.kind not in "iuf" or not np.all((draws >= 1) & (draws == np.floor(draws))):
-        raise RequestError(f"expected n to be a whole number of draws >= 1, got {n}; pass the n of the plan")
-    if alphas.dtype.kind != "f" or not np.all((alphas > 0) & (alphas < 1)):
-        raise RequestError(f"expected 0 < alpha < 1, got {alpha}; alpha is the chance of a wrong bound: 0.001 is usual")
-    miss = -np.expm1(np.log(alphas) / draws)  # 1 - alpha^(1/n), with all its digits
-    return _plain(_sigma(sigma) * np.maximum(0.0, -ndtri(miss)))
+    miss = -np.expm1(np.log(level(alpha)) / draws(n))  # 1 - alpha^(1/n), with all its digits
+    return plain(noise(sigma) * np.maximum(0.0, -ndtri(miss)))

@@ -1,10 +1,9 @@
 """The standard normal quantile Phi^-1 with its rounding on the safe side."""
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri
 
-Floats = NDArray[np.float64]
+from sigmax.radius._checks import Floats
 
 EPS = float(np.finfo(np.float64).eps)
 
@@ -14,10 +13,12 @@ _ROUNDING = 8 * EPS  # of scipy's ndtri; less than 3 EPS was measured against Ar
 def quantile_below(p: Floats) -> Floats:
     """Phi^-1(p) or the least bit less: -inf at 0, inf at 1, 0 at 1/2."""
     z: Floats = ndtri(p)
-    return z * (1 - np.copysign(_ROUNDING, z))
+    below: Floats = z * (1 - np.copysign(_ROUNDING, z))
+    return below
 
 
 def quantile_above(p: Floats) -> Floats:
     """Phi^-1(p) or the least bit more: -inf at 0, inf at 1, 0 at 1/2."""
     z: Floats = ndtri(p)
-    return z * (1 + np.copysign(_ROUNDING, z))
+    above: Floats = z * (1 + np.copysign(_ROUNDING, z))
+    return above
