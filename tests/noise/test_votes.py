@@ -36,7 +36,7 @@ def cast(model, x, asks, batch, ids=None, seed=5, classes=3):
 
 
 @pytest.mark.parametrize("batch", BATCHES)
-@pytest.mark.parametrize("shape", [(4,), (1, 8, 8), (2, 3, 5, 2)])
+@pytest.mark.parametrize("shape", [(4,), (1, 8, 8), (2, 3, 5, 2), (3, 16, 16)])
 def test_noise_is_bit_identical_for_every_batch_size(batch, shape):
     x, model = torch.rand(3, *shape), Recorder()
     counts = cast(model, x, [(i, Ask("base", "estimation", 0.5, 300)) for i in range(3)], batch)
@@ -49,10 +49,9 @@ def test_noise_is_bit_identical_for_every_batch_size(batch, shape):
 def literal_noisy(x, input_id, stage, n, sigma=0.5, seed=5):
     """The noisy inputs of one stage, written out from the address alone."""
     blocks = [
-        block(seed=seed, input_id=input_id, stage=stage, index=k, shape=x.shape)
-        for k in range(-(-n // BLOCK))
+        block(seed=seed, input_id=input_id, stage=stage, index=k, shape=x.shape) for k in range(-(-n // BLOCK))
     ]
-    return torch.add(x, torch.from_numpy(np.concatenate(blocks)[:n]), alpha=sigma)
+    return torch.from_numpy(x.numpy() + np.float32(sigma) * np.concatenate(blocks)[:n])
 
 
 @pytest.mark.parametrize("batch", BATCHES)
@@ -118,9 +117,7 @@ def test_known_answers_are_not_voted_on_again_and_change_nothing():
     arguments = {"n0": 30, "n": 500, "alpha": 0.05, "seed": 9, "ids": list(range(6))}
     everything = dict(whole.certifications(x, **arguments))
     known = {position: everything[position].stages for position in (0, 1, 2, 3)}
-    resumed = dict(
-        sx.Smoothed(model, sigma=sigma, classes=3, batch=64).certifications(x, **arguments, known=known)
-    )
+    resumed = dict(sx.Smoothed(model, sigma=sigma, classes=3, batch=64).certifications(x, **arguments, known=known))
     assert resumed == everything
     assert len(model.rows()) < len(fresh.rows()) / 2
     # Every batch that was run is, bit for bit, one of the uninterrupted run's.
@@ -158,9 +155,9 @@ def test_models_may_return_class_ids_or_logits():
     net = nn.Sequential(nn.Flatten(), nn.Linear(64, 5))
     by_logits = sx.Smoothed(net, sigma=0.5, classes=5).certify(x, n=500)
     by_ids = sx.Smoothed(lambda batch: net(batch).argmax(1), sigma=0.5, classes=5).certify(x, n=500)
-    by_small_ids = sx.Smoothed(
-        lambda batch: net(batch).argmax(1).to(torch.int32), sigma=0.5, classes=5
-    ).certify(x, n=500)
+    by_small_ids = sx.Smoothed(lambda batch: net(batch).argmax(1).to(torch.int32), sigma=0.5, classes=5).certify(
+        x, n=500
+    )
     assert by_logits == by_ids == by_small_ids
 
 

@@ -32,9 +32,7 @@ class Voter:
         compile: bool = False,  # noqa: A002 (the name users know from torch)
     ) -> None:
         if not callable(model):
-            raise RequestError(
-                f"model must be callable (batch -> logits or class ids); got {type(model).__name__}"
-            )
+            raise RequestError(f"model must be callable (batch -> logits or class ids); got {type(model).__name__}")
         self.model = model
         self.classes = classes
         self.device = _device(model, device)
@@ -118,9 +116,7 @@ def _device(model: Model, device: str | torch.device | None) -> torch.device:
         chosen = torch.device(device)
         torch.empty(1, device=chosen)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise RequestError(
-            f"device {str(device)!r} cannot be used here: {error}. Try device='cpu'"
-        ) from error
+        raise RequestError(f"device {str(device)!r} cannot be used here: {error}. Try device='cpu'") from error
     return chosen
 
 

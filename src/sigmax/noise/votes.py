@@ -6,9 +6,13 @@ The layout of a round depends only on what is asked, never on what is already kn
 missing vote in the batch it would have stood in. A batch in which nothing is unknown is not run.
 """
 
+import math
+import threading
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -19,6 +23,7 @@ from sigmax.noise.draws import BLOCK, Noise, fill
 from sigmax.noise.voter import Voter, refuse_invalid
 from sigmax.records.certificate import Stage
 
+WORTH_A_THREAD = 32_768  # numbers a block: fewer are drawn faster than another thread is told to
 Known = Mapping[int, Sequence[Stage]]  # position of an input -> the stages already recorded for it
 
 
@@ -117,40 +122,79 @@ def span(items: Sequence[Item], ends: Sequence[int], i: int, first: int, last: i
     return start + max(first - begin, 0), start + min(last - begin, items[i].ask.n)
 
 
+class Piece(NamedTuple):
+    """Rows `first` to `last` of a batch: the draws `low` to `high` of one block of one item's noise."""
+
+    first: int
+    last: int
+    item: Item
+    block: int
+    low: int
+    high: int
+
+    @property
+    def address(self) -> tuple[int, str, int]:
+        """What the block's noise depends on, within one call."""
+        return self.item.position, self.item.ask.stage, self.block
+
+
 class Filler:
-    """Writes noisy inputs into one buffer that every batch reuses; holds one block of noise."""
+    """Writes noisy inputs into one buffer that every batch reuses.
+
+    Large blocks are drawn by several threads at once, each with a block of noise of its own; numpy lets go of the
+    interpreter while it draws. The block that the next batch may go on with is kept.
+    """
 
     def __init__(self, inputs: Noisy, size: int) -> None:
-        shape = inputs.x.shape[1:]
         self.inputs = inputs
-        self.batch = torch.empty((size, *shape))
+        self.x = inputs.x.numpy()
+        self.shape = (BLOCK, *self.x.shape[1:])
+        self.batch = torch.empty((size, *self.x.shape[1:]))
         self.rows = torch.empty(size, dtype=torch.int64)
-        self.noise: Noise = np.empty((BLOCK, *shape), dtype=np.float32)
-        self.as_tensor = torch.from_numpy(self.noise)
-        self.holds: tuple[int, str, int] | None = None
+        self.kept: tuple[tuple[int, str, int], Noise] | None = None
+        self.thread = threading.local()  # each thread's own block of noise
+        threads = torch.get_num_threads() if math.prod(self.shape) >= WORTH_A_THREAD else 1
+        self.pool = ThreadPoolExecutor(threads) if threads > 1 else None
 
     def fill(self, spans: Sequence[tuple[int, int, int]], items: Sequence[Item]) -> tuple[Tensor, Tensor]:
         """The batch made of the given draws of the given items, and which item each row belongs to."""
-        used = 0
+        pieces, used = [], 0
         for i, start, stop in spans:
             self.rows[used : used + stop - start] = i
-            for index, low, high in pieces(start, stop):
-                eps = self.block(items[i], index)[low:high]
-                noisy = self.batch[used : used + high - low]
-                torch.add(self.inputs.x[items[i].position], eps, alpha=items[i].ask.sigma, out=noisy)
+            for index, low, high in in_blocks(start, stop):
+                pieces.append(Piece(used, used + high - low, items[i], index, low, high))
                 used += high - low
+        self._write(pieces)
         return self.batch[:used], self.rows[:used]
 
-    def block(self, item: Item, index: int) -> Tensor:
-        """The block of noise at this address; drawn only if the buffer holds another."""
-        address = (item.position, item.ask.stage, index)
-        if self.holds != address:
-            fill(self.noise, self.inputs.seed, self.inputs.ids[item.position], item.ask.stage, index)
-            self.holds = address
-        return self.as_tensor
+    def _write(self, pieces: Sequence[Piece]) -> None:
+        head, tail = pieces[0], pieces[-1]
+        if self.kept is None or self.kept[0] != head.address:
+            self.kept = head.address, self._noise(head, np.empty(self.shape, dtype=np.float32))
+        self._add(head, self.kept[1])
+        if tail is not head:
+            between = pieces[1:-1]
+            list(self.pool.map(self._draw, between) if self.pool else map(self._draw, between))
+            self.kept = tail.address, self._noise(tail, self.kept[1])
+            self._add(tail, self.kept[1])
+
+    def _draw(self, piece: Piece) -> None:
+        if not hasattr(self.thread, "scratch"):
+            self.thread.scratch = np.empty(self.shape, dtype=np.float32)
+        self._add(piece, self._noise(piece, self.thread.scratch))
+
+    def _noise(self, piece: Piece, out: Noise) -> Noise:
+        """The piece's block, scaled by its sigma."""
+        ask = piece.item.ask
+        fill(out, self.inputs.seed, self.inputs.ids[piece.item.position], ask.stage, piece.block)
+        return np.multiply(out, np.float32(ask.sigma), out=out)
+
+    def _add(self, piece: Piece, noise: Noise) -> None:
+        rows = self.batch[piece.first : piece.last].numpy()
+        np.add(self.x[piece.item.position], noise[piece.low : piece.high], out=rows)
 
 
-def pieces(start: int, stop: int) -> Iterator[tuple[int, int, int]]:
+def in_blocks(start: int, stop: int) -> Iterator[tuple[int, int, int]]:
     """The draws `start` to `stop` as (block, first, last) within each block they touch."""
     for index in range(start // BLOCK, -(-stop // BLOCK)):
         yield index, max(start - index * BLOCK, 0), min(stop - index * BLOCK, BLOCK)

@@ -18,7 +18,7 @@ AUGMENTATIONS = ("none", "crop", "crop-flip")
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How to train. The defaults suit the digits: about five seconds a model on two CPU cores.
+    """How to train. The defaults suit the digits: about seven seconds a model on one CPU core.
 
     The field's recipe for CIFAR-10 (Cohen et al., 2019) is `Settings(epochs=150, batch=256, weight_decay=1e-4,
     schedule="step", augment="crop-flip")`.
