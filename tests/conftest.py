@@ -4,6 +4,8 @@ import os
 
 # Must be set before torch is imported: bf16 products crash on some CPUs otherwise.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
+# Tests run side by side: threads of several processes waiting for each other would take all the time.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from pathlib import Path
 

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 from statsmodels.stats.proportion import proportion_confint
 
-from sigmax.bounds import fewest_draws, fewest_draws_to_predict, lower, two_sided_p_value, upper
+from sigmax.bounds import fewest_draws, fewest_draws_to_predict, fixed, lower, two_sided_p_value, upper
 from sigmax.errors import RequestError
 
 ALPHAS = (1e-12, 1e-6, 1e-3, 0.05, 0.5)
 DRAWS = (1, 2, 10, 100, 10**4, 10**6, 10**7)
-NEAR = Fraction(1, 10**10)  # how near to the exact limit a bound must be, relatively
+NEAR = Fraction(1, 10**11)  # how near to the exact limit a bound must be, relatively
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -133,6 +133,22 @@ def test_upper_keeps_its_digits_where_it_is_tiny():
         assert_just_below_the_limit(k, 10**7, 0.95)
 
 
+def test_a_failure_of_scipys_inverse_is_caught():
+    k, n, alpha = 18_659_473, 18_660_472, 9.97833904445579e-28  # betaincinv alone is too high by 2e-10 here
+    assert_just_below_the_limit(k, n, alpha)
+
+
+@pytest.mark.parametrize("shift", [1 - 1e-3, 1 - 1e-9, 1 + 1e-9, 1 + 1e-3, 2.0, float("nan")])
+def test_a_wrong_start_never_makes_a_wrong_bound(monkeypatch, shift):
+    for name in ("betaincinv", "betainccinv"):
+        inverse = getattr(fixed, name)
+        monkeypatch.setattr(fixed, name, lambda *args, inverse=inverse: np.minimum(1, inverse(*args) * shift))
+    for k, n, alpha in ((5, 10, 0.05), (99, 100, 0.001), (9_900, 10_000, 0.001), (3, 10_000, 0.001), (7, 9, 0.9)):
+        low, high = lower(k, n, alpha), upper(k, n, alpha)
+        assert low == 0 or at_least(k, n, arb(low)) < alpha
+        assert high == 1 or at_most(k, n, arb(high)) < alpha
+
+
 @pytest.mark.parametrize("alpha", [1e-6, 0.001, 0.05])
 def test_statsmodels_agrees(alpha):
     k = np.arange(1, 1000)
@@ -151,11 +167,11 @@ def test_p_value_is_exact_and_never_too_small(m):
         assert value == pytest.approx(binomtest(k, m).pvalue, rel=1e-10)
 
 
-@pytest.mark.parametrize(("k", "m"), [(501_000, 10**6), (520_000, 10**6), (5_005_000, 10**7), (4_990_000, 10**7)])
-def test_p_value_of_many_votes(k, m):
+@pytest.mark.parametrize(("k", "m"), [(501_000, 10**6), (505_000, 10**6), (5_005_000, 10**7), (4_990_000, 10**7)])
+def test_p_value_of_many_votes_is_never_too_small_and_near(k, m):
     exact = 2 * at_least(max(k, m - k), m, arb(0.5))
     assert exact <= two_sided_p_value(k, m)
-    assert exact * (1 + exactly(NEAR)) >= two_sided_p_value(k, m)
+    assert exact * (1 + arb("1e-8")) >= two_sided_p_value(k, m)
 
 
 def test_p_value_never_underflows_to_certainty():

@@ -158,7 +158,27 @@ def test_a_bad_request_is_refused_before_any_vote(arguments, message):
     f = sx.Smoothed(model, sigma=0.5, classes=2)
     with pytest.raises(sx.RequestError, match=message):
         f.certify(**{"x": ORIGIN, **arguments})
-    assert sum(votes) <= 1  # the one trial vote that checks that model and inputs fit
+    assert len(votes) <= 2  # the trial that checks that model and inputs fit
+
+
+@pytest.mark.parametrize(
+    ("x", "sigma"),
+    [(torch.tensor([[2.0**30 + 60, 0.0]], dtype=torch.float64), 10.0), (torch.full((1, 1, 2, 2), 0.5), 1e-8)],
+)
+def test_noise_that_floats_would_round_away_is_refused(x, sigma):
+    f = sx.Smoothed(lambda batch: batch.flatten(1)[:, 0].ge(0.5).long(), sigma=sigma, classes=2)
+    with pytest.raises(sx.RequestError, match="32-bit floats are .* apart there"):
+        f.certify(x)
+
+
+def test_numpy_numbers_are_taken_as_plain_ones():
+    f = sx.Smoothed(voter([0.2, 0.8]), sigma=np.float32(0.7), classes=np.int64(2))
+    (c,) = f.certify(ORIGIN, n0=np.int64(50), n=np.int64(500), alpha=np.float64(0.01))
+    assert type(f.rule.sigma) is float
+    # The noise was scaled by the 32-bit 0.7, and no radius counts on more than that.
+    assert f.rule.noise <= float(np.float32(0.7))
+    assert sx.Smoothed(voter([0.2, 0.8]), sigma=0.7, classes=2).rule.noise < 0.7
+    assert c.predicted == 1
 
 
 def test_the_runner_up_bound_needs_its_own_number_of_draws():

@@ -21,8 +21,7 @@ def halfspace(w: torch.Tensor, b: float):
 def exceeding(certificates, truth_class, truth_radius) -> int:
     """How many certificates claim a wrong class or more than the true radius."""
     return sum(
-        c.predicted is not None and (c.predicted != truth_class or c.radius > truth_radius)
-        for c in certificates
+        c.predicted is not None and (c.predicted != truth_class or c.radius > truth_radius) for c in certificates
     )
 
 

@@ -145,6 +145,29 @@ def test_a_public_checkpoint_becomes_a_system(tmp_path, sigmax):
     assert torch.equal(sx.load(tmp_path / "system").voters["base"].model(image), network(image))
 
 
+def test_nothing_of_the_users_is_overwritten(run, tmp_path, sigmax):
+    before = run.read_bytes()
+    assert sigmax("export", run, "--out", run).returncode == 2
+    assert run.read_bytes() == before
+    copy = tmp_path / "log.jsonl"
+    copy.write_bytes(before)
+    (tmp_path / "log.tsv").write_text("the original")
+    assert sigmax("export", copy).returncode == 2
+    assert (tmp_path / "log.tsv").read_text() == "the original"
+
+
+def test_names_that_look_like_markup_are_shown_as_they_are(trained, tmp_path, sigmax):
+    images, classes = np.zeros((2, 1, 8, 8)), np.array([f"[/b]{i}" for i in range(10)])
+    np.savez(tmp_path / "odd [red].npz", images=images, labels=np.array([0, 9]), classes=classes)
+    out = tmp_path / "run [red]x.jsonl"
+    source = f"npz:{tmp_path}/odd [red].npz"
+    done = sigmax("certify", trained / "system", "--data", source, "--n", 100, "--out", out)
+    assert done.returncode == 0, done.stderr
+    assert "run [red]x" in done.stdout
+    shown = sigmax("predict", trained / "system", "--data", source, "--n", 100)
+    assert "[/b]9" in shown.stdout
+
+
 CERTIFY = {"--data": "digits", "--out": "run.jsonl", "--max": "2"}
 
 
@@ -226,7 +249,7 @@ def test_other_verbs_refuse_bad_requests_too(trained, tmp_path, sigmax, words, m
 def test_the_demo_walks_the_whole_road(tmp_path, sigmax):
     done = sigmax("demo", "--out", tmp_path / "demo", "--max", 4)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("every radius follows from its counts (4 of 4 inputs)") == 3
+    assert done.stdout.count("every radius follows from its counts (4 of 4 inputs; smoothed, sigma ") == 3
     assert (tmp_path / "demo" / "report" / "curve.pdf").stat().st_size > 1000
     assert "Where to look" in done.stdout
     first = json.loads((tmp_path / "demo" / "runs" / "sigma-0.25-max4.jsonl").read_text().splitlines()[0])

@@ -1,6 +1,8 @@
 """npz files: layouts, splits, class names, and nothing executed."""
 
 import os
+import struct
+import zipfile
 
 import numpy as np
 import pytest
@@ -117,4 +119,31 @@ def test_damage_inside_is_noticed(save, tmp_path):
     content[200] ^= 0xFF
     file.write_bytes(content)
     with pytest.raises(RequestError, match="cannot be read"):
+        load(source)
+
+
+def npy(header):
+    """A member whose header says this and that holds nothing else."""
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode()
+
+
+@pytest.mark.parametrize("place", ["images", "labels", "classes"])
+@pytest.mark.parametrize(
+    ("ending", "content"),
+    [
+        ("", b"plain bytes"),
+        (".npy", b"no magic number"),
+        (".npy", npy("{'descr': '|u1', 'fortran_order': False, 'shape': (1,\n")),
+        (".npy", npy("{'descr': '|u1', 'fortran_order': False, 'shape': (1L,\n")),
+        (".npy", npy(f"{{'descr': '|u1', 'fortran_order': False, 'shape': ({2**48}, 1, 1), }}\n")),
+        (".npy", npy("(" * 5000 + "\n")),
+    ],
+    ids=["no npy", "no magic", "cut header", "cut header of python 2", "256 TiB", "nested"],
+)
+def test_a_member_that_is_no_array_is_refused(place, ending, content, save, tmp_path):
+    arrays = {"images": IMAGES, "labels": LABELS, "classes": ["a", "b", "c"]}
+    source = save(**{name: array for name, array in arrays.items() if name != place})
+    with zipfile.ZipFile(tmp_path / "mine.npz", "a") as file:
+        file.writestr(f"{place}{ending}", content)
+    with pytest.raises(RequestError, match=r"mine\.npz cannot be read .*numpy\.savez"):
         load(source)

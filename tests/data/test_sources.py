@@ -69,6 +69,25 @@ def test_a_missing_path_is_named_with_what_should_be_there(kind, file, tmp_path)
         load(kind)
 
 
+@pytest.mark.parametrize("kind", ["mnist", "fashion", "cifar10", "npz", "folder"])
+@pytest.mark.parametrize("path", ["~nosuchuser/x", "x" * 300, "a\0b"], ids=["nobody's home", "too long", "null"])
+def test_a_path_that_cannot_be_is_refused(kind, path):
+    with pytest.raises(RequestError, match="; expected "):
+        load(f"{kind}:{path}")
+
+
+@pytest.mark.usefixtures("registry")
+def test_what_cannot_be_opened_later_is_refused_too(tmp_path):
+    def closed(request):
+        raise PermissionError("not yours")
+
+    register("closed", closed)
+    with pytest.raises(RequestError, match="'test' cannot be read .not yours.; check the names"):
+        load("closed:x")
+    with pytest.raises(RequestError, match="cannot be read .*name too long"):
+        load(f"folder:{tmp_path}", "x" * 300)
+
+
 def test_home_is_understood(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     np.savez(tmp_path / "mine.npz", images=np.zeros((1, 2, 2), np.uint8), labels=[0])

@@ -1,3 +1,5 @@
+import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -166,3 +168,44 @@ def test_files_that_are_no_checkpoints_say_so(tmp_path, path):
         models.load(bare)
     with pytest.raises(RequestError):
         models.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"normalisation": {"mean": ["a"] * 3, "std": ["b"] * 3}},
+        {"normalisation": {"mean": [0.5] * 3, "std": [10**400] * 3}},
+        {"architecture": ["resnet20"]},
+        {"architecture": {"resnet20": 1}},
+        {"architecture": "theirs"},
+        {"options": {"depth": 3}},
+    ],
+    ids=["text", "too large", "list", "object", "unknown", "option"],
+)
+def test_a_description_that_makes_no_sense_is_refused_with_the_files_name(path, change):
+    told = json.dumps({**json.loads(DESCRIPTION.to_json()), **change})
+    save_file({"weight": torch.zeros(2)}, path, metadata={"sigmax": told})
+    with pytest.raises(RequestError, match=re.escape(str(path))):
+        models.load(path)
+
+
+def test_a_description_without_end_is_refused_with_the_files_name(path):
+    save_file({"weight": torch.zeros(2)}, path, metadata={"sigmax": "[" * 100_000})
+    with pytest.raises(RequestError, match=re.escape(str(path))):
+        models.load(path)
+
+
+@pytest.mark.parametrize(
+    ("tensor", "message"),
+    [
+        (torch.ones(16, dtype=torch.int64), r"floating-point weights, got bn1\.weight \(torch\.int64\)"),
+        (torch.ones(16, dtype=torch.complex64), r"real numbers, got bn1\.weight \(\S+, torch\.complex64\)"),
+        (torch.full((16,), torch.nan), r"NaN or infinity in bn1\.weight"),
+        (torch.full((16,), torch.nan).to(torch.float8_e4m3fn), r"NaN or infinity in bn1\.weight"),
+    ],
+    ids=["integer", "complex", "nan", "nan of eight bits"],
+)
+def test_what_cannot_be_weights_is_refused(path, tensor, message):
+    rewritten(path, change={"bn1.weight": tensor})
+    with pytest.raises(RequestError, match=f"{re.escape(str(path))}.*{message}"):
+        models.load(path)

@@ -17,6 +17,14 @@ FULL = Description(
 )
 
 
+def nested(depth):
+    """An object in an object in an object, innermost a list."""
+    held = []
+    for _ in range(depth - 1):
+        held = {"in": held}
+    return held
+
+
 def test_json_round_trip_is_exact():
     assert Description.from_json(FULL.to_json()) == FULL
     bare = Description(architecture="x", classes=2, input_shape=(3, 4, 5))
@@ -35,6 +43,11 @@ def test_identity_ignores_what_the_output_does_not_depend_on():
         assert replace(FULL, **change).identity() != FULL.identity()
 
 
+def test_as_deep_as_is_allowed_is_written_and_read():
+    deep = replace(FULL, notes=nested(50), options=nested(50))
+    assert Description.from_json(deep.to_json()).identity() == deep.identity()
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -45,8 +58,12 @@ def test_identity_ignores_what_the_output_does_not_depend_on():
         ({"input_shape": (3, 8, 8)}, "the normalisation is for 1 channels and the inputs have 3"),
         ({"sigma": -0.1}, "sigma must be finite and not negative"),
         ({"sigma": float("nan")}, "sigma must be finite"),
+        ({"sigma": 10**400}, "sigma must be finite"),
+        ({"architecture": ["small-cnn"]}, "architecture must be a name"),
         ({"notes": {"when": object()}}, "notes must be plain JSON"),
         ({"options": {"width": float("inf")}}, "options must be plain JSON"),
+        ({"notes": nested(60)}, "notes must be plain JSON values at most 50 levels deep"),
+        ({"notes": nested(100_000)}, "notes must be plain JSON"),
     ],
 )
 def test_what_makes_no_sense_is_refused(change, message):
@@ -71,6 +88,12 @@ def told(**change):
         (told(input_shape=None), "value of the wrong kind"),
         (told(sigma="0.25"), "value of the wrong kind"),
         (told(options=3), "wrong kind|plain JSON"),
+        (told(normalisation={"mean": ["a"], "std": ["b"]}), "normalisation needs one number a channel"),
+        (told(normalisation={"mean": [0.1], "std": [10**400]}), "normalisation needs one number a channel"),
+        (told(architecture=["small-cnn"]), "architecture must be a name"),
+        (told(architecture={"name": "small-cnn"}), "architecture must be a name"),
+        ("[" * 100_000, "not one of sigmax"),
+        (told(notes={})[:-1] + ', "more": ' + "[" * 100_000, "not one of sigmax"),
     ],
 )
 def test_a_file_is_not_trusted(text, message):

@@ -157,6 +157,51 @@ def test_other_files_say_what_they_are(stored, tmp_path):
         take_in(stored({"optimizer": {}, "epoch": 3}))
 
 
+def test_a_path_that_cannot_be_is_refused(tmp_path):
+    for path in (tmp_path, tmp_path / ("x" * 300)):
+        with pytest.raises(RequestError, match="is not a file of weights"):
+            take_in(path)
+
+
+def test_a_file_that_holds_itself_is_refused(stored):
+    endless = {}
+    endless["model"] = endless
+    with pytest.raises(RequestError, match=r"weights\.pth holds no state dict within 4 levels"):
+        take_in(stored(endless))
+
+
+UNUSUAL = {
+    "meta": (lambda t: t.to("meta"), r"dense tensors of real numbers, got {name} \(a shape without values\)"),
+    "sparse": (lambda t: t.to_sparse(), r"got {name} \(torch\.sparse_coo, torch\.float32\).*to_dense"),
+    "complex": (lambda t: t.to(torch.complex64), r"got {name} \(torch\.strided, torch\.complex64\)"),
+}
+
+
+@pytest.mark.parametrize("name", ["bn1.weight", "0.mean"])
+@pytest.mark.parametrize("kind", UNUSUAL)
+def test_unusual_tensors_are_refused(network, stored, name, kind):
+    change, message = UNUSUAL[kind]
+    tensors = {"0.mean": torch.full((3,), 0.5), "0.std": torch.ones(3), **network.state_dict()}
+    tensors[name] = change(tensors[name])
+    with pytest.raises(RequestError, match=r"weights\.pth: expected .*" + message.format(name=name)):
+        take_in(stored(tensors))
+
+
+@pytest.mark.parametrize(
+    ("weight", "message"),
+    [
+        (torch.full((16,), torch.nan), r"NaN or infinity in bn1\.weight"),
+        (torch.full((16,), -torch.inf), r"NaN or infinity in bn1\.weight"),
+        (torch.full((16,), 1e300, dtype=torch.float64), r"NaN or infinity in bn1\.weight"),
+        (torch.ones(16, dtype=torch.int32), r"floating-point weights, got bn1\.weight \(torch\.int32\)"),
+    ],
+    ids=["nan", "infinite", "beyond float32", "integer"],
+)
+def test_values_that_cannot_be_weights_are_refused(network, stored, weight, message):
+    with pytest.raises(RequestError, match=r"weights\.pth, read as 'resnet20'.*" + message):
+        take_in(stored({**network.state_dict(), "bn1.weight": weight}))
+
+
 def cifar10_test(shared, count):
     """The first test images, unpacked by the script that comes with the data."""
     spec = spec_from_file_location("unpack_cifar10", shared / "data" / "unpack_cifar10.py")

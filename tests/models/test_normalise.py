@@ -37,9 +37,22 @@ def test_presets_by_name():
         models.normalisation("cifar")
 
 
+def test_its_text_shows_every_digit():
+    stds = [torch.tensor(0.25), torch.nextafter(torch.tensor(0.25), torch.tensor(1.0))]
+    texts = [repr(models.Normalised(nn.Flatten(), (0.5,), (float(std),))) for std in stds]
+    assert "Normalise(mean=(0.5,), std=(0.25,))" in texts[0]
+    assert "Normalise(mean=(0.5,), std=(0.2500000298023224,))" in texts[1]
+
+
 @pytest.mark.parametrize(
     ("mean", "std"),
-    [((), ()), ((0.5,), (0.5, 0.5)), ((0.5,), (0.0,)), ((0.5,), (-1.0,)), ((float("nan"),), (1.0,))],
+    [
+        *(((), ()), ((0.5,), (0.5, 0.5))),
+        *((("a",), (1.0,)), (("0.5",), (1.0,)), ("5", (1.0,)), ((0.5,), (10**400,)), ((None,), (1.0,)), (0.5, 1.0)),
+        ((0.5,), (0.0,)),
+        ((0.5,), (-1.0,)),
+        ((float("nan"),), (1.0,)),
+    ],
 )
 def test_senseless_numbers_are_refused(mean, std):
     with pytest.raises(RequestError, match="normalisation needs"):

@@ -12,6 +12,7 @@ from sigmax.noise.voter import Voter
 from sigmax.noise.votes import Item, Noisy, run, tally
 
 BATCHES = (1, 7, 128, 1000)
+CLASSES = 3
 
 
 class Recorder:
@@ -29,7 +30,7 @@ class Recorder:
         return torch.cat(self.seen)
 
 
-def cast(model, x, asks, batch, ids=None, seed=5, classes=3):
+def cast(model, x, asks, batch, ids=None, seed=5, classes=CLASSES):
     voter = Voter(model, classes=classes, batch=batch)
     noisy = Noisy(x, ids if ids is not None else list(range(len(x))), seed)
     return dict(tally(voter, [Item(i, ask) for i, ask in asks], noisy))
@@ -39,7 +40,7 @@ def cast(model, x, asks, batch, ids=None, seed=5, classes=3):
 @pytest.mark.parametrize("shape", [(4,), (1, 8, 8), (2, 3, 5, 2), (3, 16, 16)])
 def test_noise_is_bit_identical_for_every_batch_size(batch, shape):
     x, model = torch.rand(3, *shape), Recorder()
-    counts = cast(model, x, [(i, Ask("base", "estimation", 0.5, 300)) for i in range(3)], batch)
+    counts = cast(model, x, [(i, Ask("base", "estimation", CLASSES, 0.5, 300)) for i in range(3)], batch)
     expected = torch.cat([literal_noisy(x[i], i, "estimation", 300) for i in range(3)])
     assert torch.equal(model.rows(), expected)
     votes = Recorder()(expected).view(3, 300)
@@ -67,22 +68,24 @@ def test_order_and_subset_do_not_matter(batch):
 @pytest.mark.parametrize("batch", BATCHES)
 def test_two_instalments_are_the_same_draws(cut, batch):
     x, whole, parts = torch.rand(2, 6), Recorder(), Recorder()
-    at_once = cast(whole, x, [(1, Ask("base", "estimation", 0.5, 300))], batch)
-    first = cast(parts, x, [(1, Ask("base", "estimation", 0.5, cut))], batch)
-    second = cast(parts, x, [(1, Ask("base", "estimation", 0.5, 300, start=cut))], batch)
+    at_once = cast(whole, x, [(1, Ask("base", "estimation", CLASSES, 0.5, 300))], batch)
+    first = cast(parts, x, [(1, Ask("base", "estimation", CLASSES, 0.5, cut))], batch)
+    second = cast(parts, x, [(1, Ask("base", "estimation", CLASSES, 0.5, 300, start=cut))], batch)
     assert torch.equal(whole.rows(), parts.rows())
     assert at_once[1] == tuple(np.add(first[1], second[1]))
 
 
 def test_batches_are_filled_across_inputs():
     model = Recorder()
-    cast(model, torch.rand(40, 4), [(i, Ask("base", "selection", 0.5, 100)) for i in range(40)], batch=1000)
+    cast(
+        model, torch.rand(40, 4), [(i, Ask("base", "selection", CLASSES, 0.5, 100)) for i in range(40)], batch=1000
+    )
     assert [len(batch) for batch in model.seen] == [1000] * 4
 
 
 def test_inputs_with_different_sigma_share_a_batch():
     model, x = Recorder(), torch.zeros(2, 4)
-    asks = [(0, Ask("base", "estimation", 0.25, 64)), (1, Ask("base", "estimation", 1.0, 64))]
+    asks = [(0, Ask("base", "estimation", CLASSES, 0.25, 64)), (1, Ask("base", "estimation", CLASSES, 1.0, 64))]
     cast(model, x, asks, batch=128)
     (only,) = model.seen
     assert only[:64].std() == pytest.approx(0.25, rel=0.2)
@@ -102,7 +105,7 @@ def test_a_model_that_takes_sigma_is_told_it_and_never_mixes():
     voter = Voter(Denoiser(), classes=2, batch=128)
 
     def procedure(sigma):
-        counts = yield Ask("base", "estimation", sigma, 100)
+        counts = yield Ask("base", "estimation", CLASSES, sigma, 100)
         return counts
 
     found = dict(run([procedure(0.25), procedure(1.0)], Noisy(torch.zeros(2, 4), [0, 1], 0), {"base": voter}))
@@ -141,7 +144,7 @@ def conv_net(classes: int = 10) -> nn.Module:
 def test_a_convolutional_nets_own_rounding_tips_hardly_any_vote():
     """Noise is bit-identical; what remains is a network whose arithmetic depends on its batch. Counted here."""
     x = torch.rand(4, 3, 16, 16)
-    asks = [(i, Ask("base", "estimation", 0.5, 250)) for i in range(4)]
+    asks = [(i, Ask("base", "estimation", CLASSES, 0.5, 250)) for i in range(4)]
     counts = {b: cast(conv_net(), x, asks, b, classes=10) for b in BATCHES}
     tipped = {
         b: sum(int(np.abs(np.subtract(counts[b][i], counts[1000][i])).sum()) // 2 for i in range(4))
@@ -175,8 +178,8 @@ def test_training_mode_is_left_before_voting():
     [
         (lambda b: torch.zeros(len(b), 4), "4 logits"),
         (lambda b: torch.zeros(len(b)), "class ids must be integers"),
-        (lambda b: torch.zeros(len(b), 3, 2), r"returned \(1, 3, 2\)"),
-        (lambda b: torch.zeros(len(b) + 1, 3), "for a batch of 1"),
+        (lambda b: torch.zeros(len(b), 3, 2), r"returned \(8, 3, 2\)"),
+        (lambda b: torch.zeros(len(b) + 1, 3), r"for a batch of 8 it returned \(9, 3\)"),
         (lambda b: [0] * len(b), "returned list"),
         (lambda b: nn.Linear(9, 3)(b), "does not accept an input of shape"),
     ],
@@ -190,12 +193,9 @@ def test_a_model_that_does_not_fit_is_refused_before_any_work(model, message):
     "output", [torch.tensor([3]), torch.tensor([-1]), torch.tensor([[float("nan"), 0.0, 0.0]])]
 )
 def test_votes_that_are_no_class_are_never_counted(output):
-    def late(batch):  # behaves for the trial vote, fails later
-        return (
-            torch.zeros(1, dtype=torch.long)
-            if len(batch) == 1
-            else output.repeat(len(batch), *[1] * (output.ndim - 1))
-        )
+    def late(batch):  # behaves in the trial, fails later
+        right = torch.zeros(len(batch), dtype=torch.long)
+        return right if len(batch) == 8 else output.repeat(len(batch), *[1] * (output.ndim - 1))
 
     with pytest.raises(sx.RunError, match="NaN logits or a class id outside"):
         sx.Smoothed(late, sigma=0.5, classes=3).certify(torch.rand(2, 5))
@@ -203,7 +203,7 @@ def test_votes_that_are_no_class_are_never_counted(output):
 
 def test_bf16_votes_get_the_same_noise_and_nearly_the_same_counts():
     x, net = torch.rand(2, 3, 16, 16), conv_net()
-    asks = [(i, Ask("base", "estimation", 0.5, 500)) for i in range(2)]
+    asks = [(i, Ask("base", "estimation", CLASSES, 0.5, 500)) for i in range(2)]
     noisy = Noisy(x, [0, 1], 5)
     shown: list[torch.Tensor] = []
     net.register_forward_pre_hook(lambda module, inputs: shown.append(inputs[0].clone()))
@@ -217,10 +217,46 @@ def test_bf16_votes_get_the_same_noise_and_nearly_the_same_counts():
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_a_gpu_gets_the_same_noise():
     x, here, there = torch.rand(2, 4), Recorder(), Recorder()
-    asks = [(0, Ask("base", "estimation", 0.5, 300))]
+    asks = [(0, Ask("base", "estimation", CLASSES, 0.5, 300))]
     cast(here, x, asks, 128)
     dict(tally(Voter(there, classes=3, device="cuda", batch=128), [Item(0, asks[0][1])], Noisy(x, [0, 1], 5)))
     assert torch.equal(here.rows(), there.rows().cpu())
+
+
+@pytest.mark.parametrize("change", [lambda b: b.sub_(0.2), lambda b: b.mul_(2).sub_(1), lambda b: b.clamp_(0, 1)])
+def test_a_model_that_works_in_place_changes_no_input(change):
+    def in_place(batch):
+        return change(batch).flatten(1).mean(1).lt(0.35).long()
+
+    def pure(batch):
+        return in_place(batch.clone())
+
+    x = torch.full((30, 1, 4, 4), 0.45)
+    found = sx.Smoothed(in_place, sigma=0.25, classes=2, batch=64).certify(x, n=300)
+    assert torch.equal(x, torch.full((30, 1, 4, 4), 0.45))
+    assert found == sx.Smoothed(pure, sigma=0.25, classes=2, batch=64).certify(x, n=300)
+
+
+class Batchy(nn.Module):
+    """Normalises by the statistics of the batch it is shown, even in eval mode."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.BatchNorm2d(1, track_running_stats=False), nn.Flatten(), nn.Linear(16, 3))
+
+    def forward(self, batch):
+        return self.layers(batch)
+
+
+def test_a_model_whose_votes_depend_on_their_batch_is_refused():
+    x = torch.rand(2, 1, 4, 4)
+    with pytest.raises(sx.RequestError, match="changes with the other inputs of its batch"):
+        sx.Smoothed(Batchy(), sigma=0.5, classes=3).certify(x)
+    training = nn.Sequential(nn.BatchNorm2d(1), nn.Flatten(), nn.Linear(16, 3)).train()
+    with pytest.raises(sx.RequestError, match="changes with the other inputs of its batch"):
+        sx.Smoothed(lambda batch: training(batch), sigma=0.5, classes=3).certify(x)
+    with pytest.raises(sx.RequestError, match="take randomness out"):
+        sx.Smoothed(lambda batch: torch.rand(len(batch), 3), sigma=0.5, classes=3).certify(x)
 
 
 def test_an_unusable_device_is_refused():

@@ -91,7 +91,7 @@ def test_two_sided_is_never_above_the_exact_radius_and_next_to_it():
         sigma = float(10 ** rng.uniform(-2, 1))
         z, rival = quantile(low), quantile(high).min(-quantile(low))
         radius, exact = gaussian(sigma, low, high), sigma / 2 * (z - rival)
-        assert radius <= exact.max(arb(0))
+        assert radius == 0 or radius <= exact
         assert radius >= exact - sigma * arb("1e-14") * (abs(z) + abs(rival))
 
 
@@ -100,7 +100,8 @@ def test_two_sided_next_to_cancellation():
     for low in map(float, probabilities(rng, 500)):
         high = float(np.clip(low * (1 + rng.choice([-1, 1]) * 10 ** rng.uniform(-16, -8)), 0, 1))
         exact = (quantile(low) - quantile(high).min(-quantile(low))) / 2
-        assert gaussian(1.0, low, high) <= exact.max(arb(0))
+        radius = gaussian(1.0, low, high)
+        assert radius == 0 or radius <= exact
 
 
 @pytest.mark.parametrize("n", [10, 100, 10**4, 10**7])

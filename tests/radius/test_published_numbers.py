@@ -36,7 +36,7 @@ def test_the_least_share_with_a_positive_radius():
 
 
 def radius_of_constant(n: int) -> float:
-    """ACR of the classifier that always names one of two balanced classes: p_A = 1 on half the inputs, 0 on the rest."""
+    """ACR of always naming one of two balanced classes: p_A = 1 on half of the inputs and 0 on the others."""
     return gaussian(1.0, lower(n, n, 1e-3)) / 2
 
 
@@ -49,7 +49,7 @@ def test_average_radius_ranks_two_classifiers_by_the_number_of_draws(n, constant
 
 @pytest.mark.parametrize(
     ("n", "even", "constant_wins"),
-    [(50, 0.560, True), (100, 0.767, False), (200, 0.915, False), (250, 0.955, True)],
+    [(50, 0.560, True), (100, 0.767, False), (200, 0.915, False), (250, 0.953, True)],
 )
 def test_averaged_over_the_counts_the_order_flips_twice_as_well(n, even, constant_wins):
     k = np.arange(n + 1)

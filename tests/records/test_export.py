@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sigmax import RequestError
+from sigmax.files import written_whole
 from sigmax.records.certificate import Certificate, Outcome, Stage
 from sigmax.records.export import export_parquet, export_tsv
 from sigmax.records.field import read_log
 from sigmax.records.lines import Record
 from sigmax.records.plan import Plan
 from sigmax.records.run import Run
-from sigmax.files import written_whole
 
 PLAN = Plan(
     rule={"scheme": "smoothed", "sigma": 0.5, "classes": 3, "bound": "one-sided"},

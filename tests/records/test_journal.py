@@ -108,7 +108,10 @@ def test_versions_and_batch_size_are_not_part_of_the_plan(path):
         assert journal.finished
 
 
-@pytest.mark.parametrize("content", [b"idx\tlabel\n0\t1\n", b"precious notes", b"\xff\xfe\n", b"{}\n"])
+@pytest.mark.parametrize(
+    "content",
+    [b'{"kind":"plan","title":"my plan"}', b"idx\tlabel\n0\t1\n", b"precious notes", b"\xff\xfe\n", b"{}\n"],
+)
 def test_a_file_that_is_no_run_is_left_alone(path, content):
     path.write_bytes(content)
     with pytest.raises(sx.RequestError, match=r"run\.jsonl"):
@@ -123,6 +126,32 @@ def test_damage_in_the_middle_is_refused_with_its_line(path):
     for attempt in (lambda: Journal(path, plan()), lambda: sx.read(path)):
         with pytest.raises(sx.RequestError, match="line 3: the line was altered"):
             attempt()
+
+
+def test_runs_that_repeat_or_lack_records_are_not_read(path):
+    write_all(path, plan(), records())
+    lines = path.read_bytes().splitlines(keepends=True)
+    for damaged in ([*lines[:3], lines[2], *lines[3:]], [*lines[:3], *lines[4:]], [*lines, lines[-1]]):
+        path.write_bytes(b"".join(damaged))
+        for attempt in (lambda: sx.read(path), lambda: Journal(path, plan())):
+            with pytest.raises(sx.RequestError, match="recorded twice|the file holds 4|after the end line"):
+                attempt()
+
+
+@pytest.mark.parametrize("fate", ["moved", "deleted", "replaced"])
+def test_a_run_file_that_is_taken_away_ends_the_run(path, fate):
+    journal = Journal(path, plan())
+    for record in records():
+        journal.write(record)
+    if fate == "deleted":
+        path.unlink()
+    else:
+        path.rename(path.with_name("elsewhere.jsonl"))
+    if fate == "replaced":
+        Journal(path, plan()).close()
+    with pytest.raises(sx.RunError, match="moved or deleted"):
+        journal.finish()
+    journal.close()
 
 
 def test_a_second_writer_is_refused_also_from_another_process(path):

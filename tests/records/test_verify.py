@@ -81,8 +81,14 @@ def test_a_flipped_digit_is_found_and_its_line_named(path, old_new):
         (lambda d: d.update(index=[8]), "index must be a whole number"),
         (lambda d: d["stages"][1].update(counts="9"), "a count must be a whole number"),
         (lambda d: d["stages"][1].update(counts=[860.0, 140.0, 0.0]), "a count must be a whole number"),
+        (lambda d: d["stages"][1].update(counts=[860, 140, 0, 0]), "should count 3 classes; it counts 4"),
+        (lambda d: d["stages"][1].update(counts=[1000]), "should count 3 classes; it counts 1"),
+        (lambda d: d.update(seconds="x"), "seconds must be a number"),
+        (lambda d: d.update(seconds=-5.0), "seconds must be a number"),
+        (lambda d: d.update(kind="banana"), "kind must be 'input'"),
+        (lambda d: d.update(radius=d["radius"] + 1e-9), "radius is recorded as"),
         (lambda d: d.update(alpha="0.001"), "alpha is recorded as"),
-        (lambda d: d.update(radius=None), "radius is recorded as None"),
+        (lambda d: d.update(radius=None), "radius must be a finite number, got None"),
     ],
 )
 def test_a_forged_record_is_found_and_its_line_named(path, change, message):
@@ -111,9 +117,7 @@ def test_a_plan_that_could_never_certify_is_found(path):
     assert "can never certify" in findings(path)[0][1]
 
 
-@pytest.mark.parametrize(
-    "rule", [5, {}, {"scheme": "smoothed"}, {"scheme": "smoothed", "sigma": "a"}]
-)
+@pytest.mark.parametrize("rule", [5, {}, {"scheme": "smoothed"}, {"scheme": "smoothed", "sigma": "a"}])
 def test_a_plan_that_is_no_plan_is_found(path, rule):
     forge(path, 1, lambda d: d.update(rule=rule))
     assert findings(path)[0][0] == 1

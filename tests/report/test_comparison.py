@@ -31,6 +31,15 @@ def test_radii_and_convention_as_asked(make_run: MakeRun) -> None:
     assert compare(run, [0.5, 1], strict=True)[["0.5", "1"]].iloc[0].tolist() == [50.0, 0.0]
 
 
+def test_radii_keep_every_digit_and_their_own_column(make_run: MakeRun) -> None:
+    radii = [-0.0, 0.1 + 0.2, 0.2499999, 0.25, 0.25000001, 1, 10.0, 1e-7]
+    columns = list(compare(make_run((1, 1, 0.25)), radii).columns)
+    texts = ["0", "0.30000000000000004", "0.2499999", "0.25", "0.25000001", "1", "10", "1e-07"]
+    assert columns[5:-2] == texts
+    row = compare(make_run((1, 1, 0.25)), [0.25, 0.25000001]).iloc[0]
+    assert (row["0.25"], row["0.25000001"]) == (100.0, 0.0)
+
+
 def test_several_sigmas(make_run: MakeRun) -> None:
     def mixed(*sigmas: float) -> Run:
         runs = [make_run((1, 1, 0.1), sigma=sigma) for sigma in sigmas]

@@ -9,12 +9,12 @@ from sigmax.records.run import Run
 from sigmax.report import write
 
 MakeRun = Callable[..., Run]
-FILES = ["README.md", "table.md", "table.csv", "curve.png", "curve.pdf"]
+FILES = ["report.md", "table.md", "table.csv", "curve.png", "curve.pdf"]
 
 
 def page_of(folder: Path, *runs: Run) -> str:
     write(runs, folder)
-    return (folder / "README.md").read_text()
+    return (folder / "report.md").read_text()
 
 
 def test_the_files_of_a_report(make_run: MakeRun, tmp_path: Path) -> None:
@@ -26,16 +26,28 @@ def test_the_files_of_a_report(make_run: MakeRun, tmp_path: Path) -> None:
     assert written[4].read_bytes().startswith(b"%PDF")
 
 
-def test_the_table_for_reading_rounds_radii_down(make_run: MakeRun, tmp_path: Path) -> None:
+def test_the_table_for_reading_rounds_down(make_run: MakeRun, tmp_path: Path) -> None:
     write(make_run((1, 1, 0.5), (1, 1, 0.99999), (0, None, 0.0)), tmp_path)
     assert (tmp_path / "table.md").read_text().splitlines() == [
         "| name | sigma | n | alpha | inputs | 0 | 0.25 | 0.5 | 0.75 | ACR | abstained |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
-        "| run | 0.5 | 1000 | 0.001 | 3 | 66.7 | 66.7 | 66.7 | 33.3 | 0.4999 | 33.3 |",
+        "| run | 0.5 | 1000 | 0.001 | 3 | 66.6 | 66.6 | 66.6 | 33.3 | 0.4999 | 33.3 |",
         "",
         "Certified accuracy in % of inputs (true class certified with radius >= the column's); "
-        "ACR: average certified radius, rounded down; abstained: in % of inputs.",
+        "ACR: average certified radius; abstained: in % of inputs. All rounded down.",
     ]
+
+
+def test_all_but_one_is_not_all(make_run: MakeRun, tmp_path: Path) -> None:
+    page = page_of(tmp_path, make_run(*[(1, 1, 0.2)] * 2499, (0, 1, 0.2)))
+    for table in (page, (tmp_path / "table.md").read_text()):
+        assert "| 2500 | 99.9 |" in table
+
+
+def test_a_readme_of_the_users_own_stays(make_run: MakeRun, tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("mine")
+    write(make_run((1, 1, 0.5)), tmp_path)
+    assert (tmp_path / "README.md").read_text() == "mine"
 
 
 def test_the_table_for_machines_keeps_every_digit(make_run: MakeRun, tmp_path: Path) -> None:
@@ -129,7 +141,7 @@ def test_a_report_that_fails_leaves_the_folder_alone(make_run: MakeRun, tmp_path
 
 def test_a_folder_that_cannot_be_written(make_run: MakeRun, tmp_path: Path) -> None:
     (tmp_path / "report").touch()
-    with pytest.raises(RequestError, match=r"cannot write .*report/README\.md"):
+    with pytest.raises(RequestError, match=r"cannot write .*report/report\.md"):
         write(make_run((1, 1, 0.5)), tmp_path / "report")
 
 

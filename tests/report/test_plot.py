@@ -42,6 +42,12 @@ def test_runs_are_told_apart_and_named(make_run: MakeRun) -> None:
     assert ax.get_ylabel() == "certified accuracy (%)"
 
 
+def test_a_name_that_begins_with_an_underscore_is_in_the_legend(make_run: MakeRun) -> None:
+    legend = draw([make_run((1, 1, 0.5), path="_old.jsonl"), make_run((1, 1, 0.5), path="new.jsonl")]).get_legend()
+    assert legend is not None
+    assert [text.get_text().strip() for text in legend.get_texts()] == ["_old", "new"]
+
+
 def test_axes_of_ones_own_are_used(make_run: MakeRun) -> None:
     ax = new_figure().add_subplot()
     assert draw(make_run((1, 1, 0.5)), ax) is ax

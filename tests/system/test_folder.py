@@ -1,5 +1,6 @@
 """Systems as folders: saved, loaded, and refused when they are not what they say."""
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -78,6 +79,36 @@ def test_a_module_of_ones_own_is_used_from_python(tmp_path):
     run = sx.certify_run(own, sx.data.load("digits"), tmp_path / "run.jsonl", n=200, maximum=3)
     assert run.finished
     assert sx.verify(run.path).holds
+
+
+def test_numbers_of_numpy_survive_the_file(tmp_path):
+    scheme(sigma=np.float64(0.25)).save(tmp_path / "system")
+    assert sx.load(tmp_path / "system").rule.sigma == 0.25
+
+
+def test_hidden_buffers_are_in_the_fingerprint():
+    net = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
+    first, second = (models.Normalised(net, (mean,), (std,)) for mean, std in ((0.0, 1.0), (0.9, 0.05)))
+    prints = {fingerprint(sx.Smoothed(model, sigma=0.5, classes=10)) for model in (first, second)}
+    assert len(prints) == 2
+
+
+def test_another_network_in_the_folder_is_not_overwritten(tmp_path):
+    models.save(tmp_path / "base.safetensors", classifier(seed=1))
+    before = (tmp_path / "base.safetensors").read_bytes()
+    with pytest.raises(sx.RequestError, match="is another network"):
+        scheme().save(tmp_path)
+    assert (tmp_path / "base.safetensors").read_bytes() == before
+    scheme(seed=1).save(tmp_path)  # cut short while saving: completed
+
+
+@pytest.mark.parametrize("edit", [("sigma = 0.5", "sigma = 2.0"), ("one-sided", "runner-up")])
+def test_an_edited_head_is_noticed(tmp_path, edit):
+    scheme().save(tmp_path / "system")
+    head = tmp_path / "system" / "system.toml"
+    head.write_text(head.read_text().replace(*edit))
+    with pytest.raises(sx.RequestError, match="was changed since the system was built"):
+        sx.load(tmp_path / "system")
 
 
 def test_exchanged_weights_are_noticed(tmp_path):

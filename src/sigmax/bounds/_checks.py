@@ -8,12 +8,12 @@ from numpy.typing import ArrayLike, NDArray
 from sigmax.errors import RequestError
 
 Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 Shape = tuple[int, ...]
 
 EPS = float(np.finfo(np.float64).eps)
 
-# How far scipy's rounding was measured. Beyond it a bound might be unsound: near alpha = 1e-270 the inverse of
-# the incomplete beta function is wrong in the fourth digit.
+# How far the rounding of the bounds was measured; beyond it they might be unsound.
 _MOST_DRAWS = 1e9
 _LEAST_ALPHA = 1e-30
 

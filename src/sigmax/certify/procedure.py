@@ -21,6 +21,7 @@ class Ask:
 
     network: str
     stage: str
+    classes: int
     sigma: float
     stop: int
     start: int = 0
@@ -71,6 +72,8 @@ def recorded_counts(ask: Ask, recorded: Mapping[str, Stage]) -> Counts:
     stage = recorded.get(ask.stage)
     if stage is None:
         raise RequestError(f"the record has no stage {ask.stage!r}; it has {sorted(recorded)}")
+    if len(stage.counts) != ask.classes:
+        raise RequestError(f"stage {ask.stage!r} should count {ask.classes} classes; it counts {len(stage.counts)}")
     if (stage.n, stage.sigma) != (ask.n, ask.sigma):
         raise RequestError(
             f"stage {ask.stage!r} should hold n={ask.n} draws at sigma={ask.sigma}; "

@@ -9,10 +9,14 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, Literal, get_args
 
+import numpy as np
+
 from sigmax import bounds, radius
 from sigmax.certify.procedure import Ask, Counts, Procedure, Rule
 from sigmax.errors import RequestError
 from sigmax.records.certificate import Certificate, Outcome, Prediction, Stage, leading
+
+LEAST_SIGMA = 1e-30  # beyond it and its inverse 32-bit floats end
 
 Bound = Literal["one-sided", "runner-up"]
 
@@ -32,7 +36,7 @@ class SmoothedRule:
     bound: Bound = "one-sided"
 
     def __post_init__(self) -> None:
-        if not (is_number(self.sigma) and self.sigma > 0):
+        if not (is_number(self.sigma) and LEAST_SIGMA < self.sigma < 1 / LEAST_SIGMA):
             raise RequestError(
                 f"sigma must be a positive number (noise in pixel units, [0, 1]); got {self.sigma!r}"
             )
@@ -40,13 +44,15 @@ class SmoothedRule:
             raise RequestError(f"classes must be a whole number of at least 2; got {self.classes!r}")
         if self.bound not in get_args(Bound):
             raise RequestError(f"bound must be one of {', '.join(get_args(Bound))}; got {self.bound!r}")
+        object.__setattr__(self, "sigma", float(self.sigma))  # numpy's numbers would not survive a file
+        object.__setattr__(self, "classes", int(self.classes))
 
     def certifying(self, *, n0: int, n: int, alpha: float) -> Procedure[Certificate]:
         """n0 draws pick the class; n *other* draws bound its share; abstain unless a radius is proved."""
         budget = bounds.Budget(alpha)
-        picks = yield Ask("base", "selection", self.sigma, n0)
+        picks = yield Ask("base", "selection", self.classes, self.sigma, n0)
         top, _ = leading(picks)
-        votes = yield Ask("base", "estimation", self.sigma, n)
+        votes = yield Ask("base", "estimation", self.classes, self.sigma, n)
         selection = Stage("selection", self.sigma, picks, sum(picks))
         estimation = self.estimate(top, votes, budget.spend(alpha, on="estimation"))
         outcome = self._outcome(top, votes, estimation)
@@ -67,12 +73,17 @@ class SmoothedRule:
         else:
             lower = bounds.lower(votes[top], n, alpha / 2)
             upper = bounds.upper(self._rival_votes(top, votes), n, alpha / 2)
-        proved = radius.gaussian(self.sigma, lower, upper)
+        proved = radius.gaussian(self.noise, lower, upper)
         return Stage("estimation", self.sigma, votes, n, alpha, lower, upper, proved)
+
+    @property
+    def noise(self) -> float:
+        """The sigma a radius may count on: noise is scaled by the 32-bit sigma, which may be a bit less."""
+        return min(self.sigma, float(np.float32(self.sigma)))
 
     def predicting(self, *, n: int, alpha: float) -> Procedure[Prediction]:
         """Abstain unless the two-sided binomial test of the two leading counts rejects a tie."""
-        votes = yield Ask("base", "prediction", self.sigma, n)
+        votes = yield Ask("base", "prediction", self.classes, self.sigma, n)
         first, second = leading(votes)
         p_value = bounds.two_sided_p_value(votes[first], votes[first] + votes[second])
         shown = p_value <= alpha
@@ -135,7 +146,12 @@ def check_draws(alpha: float, **draws: int) -> None:
 
 def is_number(value: object) -> bool:
     """A finite real number (numpy's count, truth values do not)."""
-    return not isinstance(value, bool) and isinstance(value, Real) and math.isfinite(value)
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number beyond all floats
+        return False
 
 
 def is_whole(value: object) -> bool:

@@ -19,6 +19,7 @@ from sigmax.records.certificate import Certificate, Prediction
 
 Inputs = Tensor | npt.NDArray[np.floating]
 Domain = tuple[float, float] | Literal["images"] | None
+RESOLUTION = 1024  # steps of 32-bit floats within one sigma, at least
 ROUND_BATCHES = 4  # selection batches a group fills: keeps them full, and the first result near
 
 
@@ -53,7 +54,8 @@ class Scheme:
     ) -> list[Certificate]:
         """One certificate an input: each is wrong with probability at most `alpha`, whatever the input.
 
-        x: a batch (inputs, ...), pixels in [0, 1]. `n0` draws pick the class, `n` others prove the radius.
+        x: a batch (inputs, ...), pixels in [0, 1], certified as 32-bit floats.
+        `n0` draws pick the class, `n` others prove the radius.
         `seed` and `ids` (default 0, 1, ...) are the address of the noise: an input called by the same id gets
         the same noise in any batch, order or subset.
         """
@@ -125,6 +127,7 @@ class Scheme:
         """The inputs as float32 on the CPU, after every check that needs no long work."""
         x = check_inputs(x, self.domain)
         for name, voter in self.voters.items():
+            check_resolution(x, self.sigma_of(name))
             voter.check(x, self.sigma_of(name))
         return x
 
@@ -170,6 +173,17 @@ def _check_range(x: Tensor, least: float, most: float) -> None:
             f"pixels must lie in [{least:g}, {most:g}]; input {i} spans {x[i].min():g} to {x[i].max():g}. "
             "Divide by 255 if they are 8-bit, leave normalisation to the model, or pass domain=None "
             "if these are not pixels"
+        )
+
+
+def check_resolution(x: Tensor, sigma: float) -> None:
+    """Raise where 32-bit floats are too coarse for the noise: rounded away, it would prove what is not so."""
+    spacing = float(np.spacing(np.float32(x.abs().max())))
+    if sigma < RESOLUTION * spacing:
+        raise RequestError(
+            f"sigma={sigma:g} is too small beside inputs as large as {x.abs().max():g}: 32-bit floats are "
+            f"{spacing:.2g} apart there and would round the noise away. "
+            f"Use sigma >= {RESOLUTION * spacing:.2g}, or rescale the inputs"
         )
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from sigmax.cli.progress import complain, say
+from sigmax.errors import RequestError
 
 
 class Format(StrEnum):
@@ -61,5 +62,7 @@ def export_run(
     write = {Format.TSV: export_tsv, Format.PARQUET: export_parquet}[format_]
     opened = read(run)
     target = out or run.with_name(f"{run.name.split('.jsonl')[0]}.{format_.value}")
+    if target.exists() and (out is None or target.samefile(run)):
+        raise RequestError(f"{target} exists already; name another file with --out")
     write(opened, target)
     say(f"Wrote {target}: {len(opened.records)} inputs.")

@@ -1,5 +1,6 @@
 """The command line. Exit codes: 0 done, 1 the run failed, 2 the request was wrong, 130 interrupted (Ctrl-C)."""
 
+import io
 import sys
 
 import typer
@@ -28,6 +29,9 @@ app.command("export")(field.export_run)
 
 def main() -> None:
     """Run a verb; turn the two kinds of error into their exit codes."""
+    for stream in (sys.stdout, sys.stderr):  # a name the terminal cannot spell must not end a run
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         app()
     except RequestError as error:

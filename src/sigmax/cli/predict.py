@@ -5,9 +5,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from sigmax.cli import options as opt
 from sigmax.cli.progress import console, progress, resumable, say
+from sigmax.errors import RequestError
+from sigmax.files import written_whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,8 +48,8 @@ def predict(
     scheme.rule.check_predict(n=n, alpha=alpha)
     dataset = sources.load(data, split, size=image_size)
     indices = [int(i) for i in sources.select(len(dataset), start=start, skip=skip, maximum=maximum)]
-    if out is not None:
-        check_writable(out)
+    if out is not None and out.exists():
+        raise RequestError(f"{out} exists already; name another file with --out")
     predictions: list[Prediction] = []
     with resumable("Predictions are not kept."), progress("predict") as watch:
         for first in range(0, len(indices), 64):
@@ -67,8 +70,8 @@ def show(dataset: "Dataset", indices: "Sequence[int]", predictions: "Sequence[Pr
         named = "abstain" if p.predicted is None else dataset.classes[p.predicted]
         table.add_row(
             str(index),
-            dataset.classes[dataset.labels[index]],
-            named,
+            Text(dataset.classes[dataset.labels[index]]),
+            Text(named),
             f"{p.p_value:.1e}",
             p.outcome.name.lower(),
         )
@@ -93,16 +96,6 @@ def write_csv(out: Path, dataset: "Dataset", indices: "Sequence[int]", predictio
         )
         for i, p in zip(indices, predictions, strict=True)
     ]
-    pd.DataFrame(rows, columns=["index", "label", "predicted", "p_value", "outcome"]).to_csv(out, index=False)
+    with written_whole(out) as draft:
+        pd.DataFrame(rows, columns=["index", "label", "predicted", "p_value", "outcome"]).to_csv(draft, index=False)
     say(f"Wrote {out}")
-
-
-def check_writable(out: Path) -> None:
-    """Find out before the votes are cast whether their result can be written."""
-    from sigmax.errors import RequestError
-
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.touch()
-    except OSError as error:
-        raise RequestError(f"cannot write {out} ({error.strerror}); choose a folder you may write to") from error

@@ -38,7 +38,7 @@ def progress(what: str) -> Iterator[Advance]:
     """A function to call with (done, total) as work goes on."""
     if console.is_terminal:
         columns = (
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
             TimeElapsedColumn(),

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich.table import Table
+from rich.text import Text
 
 from sigmax.records.rounding import down
 
@@ -24,7 +25,7 @@ def summary_table(runs: "Sequence[Run]") -> Table:
     for column in frame.columns.drop(same):
         table.add_column(str(column), justify="right", no_wrap=True)
     for _, row in frame.drop(columns=same).iterrows():
-        table.add_row(*(_cell(str(column), cell) for column, cell in row.items()))
+        table.add_row(*(Text(_cell(str(column), cell)) for column, cell in row.items()))
     return table
 
 

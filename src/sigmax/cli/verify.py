@@ -36,11 +36,21 @@ def show(verdict: "Verdict") -> None:
     if len(verdict.findings) > SHOWN:
         complain(f"... and {len(verdict.findings) - SHOWN} more")
     extent = f"{verdict.records} of {verdict.planned} inputs" + ("" if verdict.finished else ", unfinished")
+    say(f"{verdict.path}: {_conclusion(verdict)} ({extent}{_terms(verdict)})")
+
+
+def _conclusion(verdict: "Verdict") -> str:
     if not verdict.holds:
         found = len(verdict.findings)
-        said = f"FAILED: {found} finding{'s' if found > 1 else ''}"
-    elif verdict.imported:
-        said = "possible, but not proved: an imported log holds no counts"
-    else:
-        said = "every radius follows from its counts"
-    say(f"{verdict.path}: {said} ({extent})")
+        return f"FAILED: {found} finding{'s' if found > 1 else ''}"
+    if verdict.imported:
+        return "possible, but not proved: an imported log holds no counts"
+    return "every radius follows from its counts"
+
+
+def _terms(verdict: "Verdict") -> str:
+    """What the radii were proved at: a run is only as good as its alpha."""
+    if verdict.plan is None:
+        return ""
+    plan = verdict.plan
+    return f"; {plan.method}, sigma {plan.rule.get('sigma')}, n {plan.n}, alpha {plan.alpha}"

@@ -8,7 +8,6 @@ Nothing in the file is executed: arrays of Python objects are refused.
 """
 
 import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -65,13 +64,21 @@ def _read(path: Path, split: str) -> tuple[Array, Array, tuple[str, ...]]:
     try:
         with np.load(path, allow_pickle=False) as file:
             prefix = _prefix(path, file.files, split)
-            return file[f"{prefix}images"], file[f"{prefix}labels"], _classes(path, file)
+            return _array(file, f"{prefix}images"), _array(file, f"{prefix}labels"), _classes(path, file)
     except RequestError:
         raise
-    except (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+    except Exception as error:  # damaged bytes make zip and numpy's header reader raise nearly anything
         raise RequestError(
             f"{path} cannot be read ({error}); save plain arrays with numpy.savez, classes as strings"
         ) from error
+
+
+def _array(file: Any, name: str) -> Array:
+    """The array under `name`; numpy hands out the raw bytes of a member that is no .npy file."""
+    array = file[name]
+    if not isinstance(array, np.ndarray):
+        raise TypeError(f"{name} is not an array that numpy wrote")
+    return array
 
 
 def _prefix(path: Path, names: list[str], split: str) -> str:
@@ -91,8 +98,8 @@ def _prefix(path: Path, names: list[str], split: str) -> str:
 
 def _classes(path: Path, file: Any) -> tuple[str, ...]:
     if "classes" in file.files:
-        return tuple(str(name) for name in file["classes"].astype(str).ravel())
-    every = [file[name] for name in file.files if name == "labels" or name.endswith("_labels")]
+        return tuple(str(name) for name in _array(file, "classes").astype(str).ravel())
+    every = [_array(file, name) for name in file.files if name == "labels" or name.endswith("_labels")]
     whole = [labels for labels in every if labels.size and np.issubdtype(labels.dtype, np.integer)]
     largest = max((int(labels.max()) for labels in whole), default=0)
     if largest >= _MOST_CLASSES:

@@ -32,8 +32,14 @@ class Request:
             raise RequestError(
                 f"the source {self.kind} needs a path: write {self.kind}:PATH, where PATH is {expected}"
             )
-        path = Path(self.path).expanduser()
-        if not path.exists():
+        try:
+            path = Path(self.path).expanduser()
+            found = path.exists()
+        except (OSError, RuntimeError) as error:  # too long a name, a closed folder, the home of nobody
+            raise RequestError(
+                f"{self.source}: no such path can be opened ({error}); expected {expected}"
+            ) from error
+        if not found:
             raise RequestError(f"{self.source}: {path} does not exist; expected {expected}")
         return path
 

@@ -42,7 +42,13 @@ def load(source: str, split: str = "test", *, size: int | None = None) -> Datase
     if not split:
         raise RequestError("the split must have a name, got an empty one; ask for train or test")
     kind, _, path = source.partition(":")
-    return _loader(kind, source)(Request(kind, path, split, size))
+    loader = _loader(kind, source)
+    try:
+        return loader(Request(kind, path, split, size))
+    except OSError as error:
+        raise RequestError(
+            f"{source}: its split {split!r} cannot be read ({error}); check the names, and that you may read it"
+        ) from error
 
 
 def register(kind: str, loader: Loader) -> None:

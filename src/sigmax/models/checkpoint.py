@@ -60,18 +60,25 @@ def save(path: str | Path, model: nn.Module) -> Path:
 def load(path: str | Path, *, device: str | torch.device = "cpu") -> tuple[Classifier, Description]:
     """The saved model, in eval mode, and its description.
 
-    Every tensor's name and shape is checked against the architecture that the file names. torch's global
+    Every tensor's name, shape and kind is checked against the architecture that the file names. torch's global
     generator is left as it was.
     """
     checkpoint = read(path)
     told = checkpoint.description
     source = f"{path}, which says it is {told.architecture!r} with options {dict(told.options)}"
-    with torch.random.fork_rng(devices=[]):
-        model = create(told)
+    model = _created(told, path)
     fill(model.network, checkpoint.tensors, classes=told.classes, source=source)
     # One dtype for all: a model that was saved in half precision needs its normalisation in half precision too.
     dtype = next(model.parameters(), torch.empty(0)).dtype
     return model.to(device, dtype), model.description
+
+
+def _created(told: Description, path: str | Path) -> Classifier:
+    try:
+        with torch.random.fork_rng(devices=[]):
+            return create(told)
+    except RequestError as error:
+        raise RequestError(f"{path}: {error}") from error
 
 
 def read(path: str | Path) -> Checkpoint:

@@ -1,14 +1,15 @@
 """What a checkpoint says of itself: enough to rebuild the model, and where it came from."""
 
 import json
-import math
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Self
 
 from sigmax.errors import RequestError
 from sigmax.models.normalise import Normalisation
 
+_DEEPEST = 50  # levels of lists and objects in options and notes; Python cannot follow a thousand
 FORMAT = 1  # raised when a reader of the old layout would misread the new one
 
 
@@ -34,6 +35,10 @@ class Description:
     notes: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.architecture, str):
+            raise RequestError(
+                f"architecture must be a name such as 'resnet20', got {self.architecture!r:.80}; see models.names()"
+            )
         if not _is_count(self.classes) or self.classes < 2:
             raise RequestError(f"classes must be a whole number of at least 2, got {self.classes!r}")
         if len(self.input_shape) != 3 or not all(map(_is_count, self.input_shape)):
@@ -42,7 +47,7 @@ class Description:
             )
         object.__setattr__(self, "input_shape", tuple(self.input_shape))
         self._check_normalisation()
-        if self.sigma is not None and not 0 <= self.sigma < math.inf:
+        if self.sigma is not None and not 0 <= self.sigma <= sys.float_info.max:
             raise RequestError(f"sigma must be finite and not negative, or None, got {self.sigma!r}")
         for part in ("options", "notes"):
             object.__setattr__(self, part, _as_json(part, getattr(self, part)))
@@ -70,7 +75,7 @@ class Description:
         try:
             told = json.loads(text)
             version = told.pop("format")
-        except (ValueError, AttributeError, KeyError, TypeError) as error:
+        except (ValueError, AttributeError, KeyError, TypeError, RecursionError) as error:
             raise RequestError(f"the description is not one of sigmax: {text[:80]!r}") from error
         if version != FORMAT:
             raise RequestError(
@@ -94,7 +99,23 @@ def _as_json(part: str, value: Mapping[str, Any]) -> dict[str, Any]:
     """The mapping as JSON gives it back, so that a description equals the one read from its file."""
     try:
         plain = json.loads(json.dumps(dict(value), allow_nan=False))
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise RequestError(f"{part} must be plain JSON values under string keys: {error}") from error
     assert isinstance(plain, dict)
+    _refuse_deep(part, plain)
     return plain
+
+
+def _refuse_deep(part: str, plain: dict[str, Any]) -> None:
+    """Refuse what is nested so deeply that writing it down again may run out of stack."""
+    level: list[Any] = [plain]
+    for _ in range(_DEEPEST):
+        level = [inner for held in level for inner in _inside(held)]
+    if level:
+        raise RequestError(f"{part} must be plain JSON values at most {_DEEPEST} levels deep; flatten them")
+
+
+def _inside(held: Any) -> Iterable[Any]:
+    if isinstance(held, dict):
+        return held.values()
+    return held if isinstance(held, list) else ()

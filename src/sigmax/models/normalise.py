@@ -6,7 +6,7 @@ pixels with their noise on them; shifting and scaling the channels is the model'
 
 import math
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -23,8 +23,8 @@ class Normalisation:
     std: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "mean", tuple(map(float, self.mean)))
-        object.__setattr__(self, "std", tuple(map(float, self.std)))
+        object.__setattr__(self, "mean", _numbers(self.mean))
+        object.__setattr__(self, "std", _numbers(self.std))
         if not self.mean or len(self.mean) != len(self.std):
             raise RequestError(
                 f"normalisation needs one mean and one std a channel, got means {self.mean} and stds {self.std}"
@@ -33,6 +33,18 @@ class Normalisation:
             raise RequestError(
                 f"normalisation needs finite means and positive stds, got means {self.mean} and stds {self.std}"
             )
+
+
+def _numbers(values: Iterable[object]) -> tuple[float, ...]:
+    """The values as floats. Text is refused even where it spells a number: a list was meant, or another file."""
+    try:
+        if isinstance(values, str) or any(isinstance(value, str | bytes) for value in values):
+            raise TypeError("text instead of numbers")
+        return tuple(float(value) for value in values)  # type: ignore[arg-type]  # it refuses what it cannot take
+    except (TypeError, ValueError, OverflowError) as error:
+        raise RequestError(
+            f"normalisation needs one number a channel as mean and as std ({error}); got {values!r:.80}"
+        ) from error
 
 
 PRESETS: dict[str, Normalisation | None] = {
@@ -73,6 +85,11 @@ class Normalise(nn.Module):
     def forward(self, pixels: Tensor) -> Tensor:
         """The same images on the scale that the network behind expects."""
         return (pixels - self.mean) / self.std
+
+    def extra_repr(self) -> str:
+        """Every digit of what is subtracted and divided by: being no weights, they show nowhere else."""
+        mean, std = (tuple(values.flatten().tolist()) for values in (self.mean, self.std))
+        return f"mean={mean}, std={std}"
 
 
 class Normalised(nn.Sequential):

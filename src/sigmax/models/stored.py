@@ -10,7 +10,9 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from sigmax.errors import RequestError
+from sigmax.models.tensors import refuse_unusual
 
+_DEEPEST = 4  # containers in containers; a file may hold itself, and then there is no end to them
 _CONTAINERS = ("state_dict", "model_state_dict", "model", "net")
 
 
@@ -18,22 +20,31 @@ def state_dict(path: Path) -> dict[str, Tensor]:
     """The tensors by name that the file holds, at its top or under one of the usual keys.
 
     Takes what `torch.save` writes (.pt, .pth, .th) and safetensors. A pickle that asks for anything but
-    tensors and plain values is refused, unread.
+    tensors and plain values is refused, unread, and so are tensors that are not plain arrays of real numbers.
     """
-    if not path.is_file():
-        raise RequestError(f"there is no file {path}")
     held = _read(path)
-    while isinstance(held, Mapping) and not _is_state_dict(held):
-        inner = [held[key] for key in _CONTAINERS if key in held]
-        if not inner:
-            raise RequestError(
-                f"{path} holds no state dict: its keys are {', '.join(map(str, list(held)[:5])) or 'none'}, and "
-                f"tensors are looked for at the top or under {', '.join(_CONTAINERS)}"
-            )
-        held = inner[0]
-    if not isinstance(held, Mapping):
-        raise RequestError(f"{path} holds a {type(held).__name__}, not a state dict of tensors by name")
-    return dict(held)
+    for _ in range(_DEEPEST):
+        if not isinstance(held, Mapping):
+            raise RequestError(f"{path} holds a {type(held).__name__}, not a state dict of tensors by name")
+        if _is_state_dict(held):
+            refuse_unusual(held, source=str(path))
+            return dict(held)
+        held = _inner(held, path)
+    raise RequestError(
+        f"{path} holds no state dict within {_DEEPEST} levels of {', '.join(_CONTAINERS)}; save it alone: "
+        "torch.save(model.state_dict(), ...)"
+    )
+
+
+def _inner(held: Mapping[Any, Any], path: Path) -> Any:
+    """What lies under the first of the usual keys."""
+    for key in _CONTAINERS:
+        if key in held:
+            return held[key]
+    raise RequestError(
+        f"{path} holds no state dict: its keys are {', '.join(map(str, list(held)[:5])) or 'none'}, and "
+        f"tensors are looked for at the top or under {', '.join(_CONTAINERS)}"
+    )
 
 
 def _read(path: Path) -> Any:
@@ -41,6 +52,8 @@ def _read(path: Path) -> Any:
         if path.suffix == ".safetensors":
             return load_file(path)
         return torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError as error:
+        raise RequestError(f"there is no file {path}") from error
     # Arbitrary bytes make the readers fail in arbitrary ways; all of them mean the same to the caller.
     except Exception as error:
         wanted = re.search(r"GLOBAL (\S+\.\S+)", str(error))

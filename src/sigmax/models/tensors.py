@@ -16,6 +16,8 @@ _SHOWN = 3  # names listed of each kind of difference
 def fill(network: nn.Module, tensors: Tensors, *, classes: int, source: str) -> None:
     """Give the network exactly these tensors, in their own dtype; refuse unless every name and shape agrees.
 
+    They must also be finite real numbers, and floating where the network's are.
+
     `source` opens the error message: which file, and which architecture it was read as.
     """
     expected = network.state_dict()
@@ -23,6 +25,8 @@ def fill(network: nn.Module, tensors: Tensors, *, classes: int, source: str) -> 
     found = differences(expected, tensors)
     if found:
         raise RequestError(f"{source}: checkpoint of another architecture: {'; '.join(found)}")
+    refuse_unusual(tensors, source=source)
+    _refuse_values(expected, tensors, source)
     network.load_state_dict(tensors, assign=True)
 
 
@@ -37,6 +41,47 @@ def differences(expected: Tensors, tensors: Tensors) -> list[str]:
     ]
     kinds = (("the file lacks", missing), ("the network has no", surplus), ("the file has", reshaped))
     return [f"{kind} {_first(items)}" for kind, items in kinds if items]
+
+
+def refuse_unusual(tensors: Tensors, *, source: str) -> None:
+    """Refuse what is not a plain array of real numbers: sparse, quantised or complex tensors, or shapes alone."""
+    unusual = [f"{name} ({_kind(tensor)})" for name, tensor in tensors.items() if not _is_plain(tensor)]
+    if unusual:
+        raise RequestError(
+            f"{source}: expected dense tensors of real numbers, got {_first(unusual)}; convert them where they "
+            "come from (a sparse tensor: tensor.to_dense()) and save them again"
+        )
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    # Strided comes first: some kinds of tensor cannot even be asked the other questions.
+    dense = tensor.layout is torch.strided and not tensor.is_nested and not tensor.is_quantized
+    return dense and not tensor.is_meta and not tensor.is_complex()
+
+
+def _kind(tensor: Tensor) -> str:
+    return "a shape without values" if tensor.is_meta else f"{tensor.layout}, {tensor.dtype}"
+
+
+def _refuse_values(expected: Tensors, tensors: Tensors, source: str) -> None:
+    """Say which tensors of the right shapes still cannot be weights."""
+    whole = [
+        f"{name} ({tensors[name].dtype})"
+        for name, tensor in expected.items()
+        if tensor.is_floating_point() and not tensors[name].is_floating_point()
+    ]
+    if whole:
+        raise RequestError(
+            f"{source}: expected floating-point weights, got {_first(whole)}; scale quantised weights back to "
+            "floats, or take another file"
+        )
+    # Widened first: the eight-bit floats cannot be asked whether they are finite.
+    broken = [name for name, tensor in tensors.items() if not tensor.double().isfinite().all()]
+    if broken:
+        raise RequestError(
+            f"{source}: expected finite weights, got NaN or infinity in {_first(broken)}; the training diverged "
+            "or the file is damaged: take another one"
+        )
 
 
 def digest(identity: str, tensors: Tensors) -> str:

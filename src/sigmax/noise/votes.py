@@ -24,6 +24,7 @@ from sigmax.noise.voter import Voter, refuse_invalid
 from sigmax.records.certificate import Stage
 
 WORTH_A_THREAD = 32_768  # numbers a block: fewer are drawn faster than another thread is told to
+Address = tuple[int, str, float, int]  # position, stage, sigma, block
 Known = Mapping[int, Sequence[Stage]]  # position of an input -> the stages already recorded for it
 
 
@@ -133,9 +134,9 @@ class Piece(NamedTuple):
     high: int
 
     @property
-    def address(self) -> tuple[int, str, int]:
-        """What the block's noise depends on, within one call."""
-        return self.item.position, self.item.ask.stage, self.block
+    def address(self) -> Address:
+        """What the block's scaled noise depends on, within one call."""
+        return self.item.position, self.item.ask.stage, self.item.ask.sigma, self.block
 
 
 class Filler:
@@ -151,7 +152,7 @@ class Filler:
         self.shape = (BLOCK, *self.x.shape[1:])
         self.batch = torch.empty((size, *self.x.shape[1:]))
         self.rows = torch.empty(size, dtype=torch.int64)
-        self.kept: tuple[tuple[int, str, int], Noise] | None = None
+        self.kept: tuple[Address, Noise] | None = None
         self.thread = threading.local()  # each thread's own block of noise
         threads = torch.get_num_threads() if math.prod(self.shape) >= WORTH_A_THREAD else 1
         self.pool = ThreadPoolExecutor(threads) if threads > 1 else None

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sigmax.errors import RequestError
+from sigmax.files import written_whole
 from sigmax.records.lines import Record
 from sigmax.records.rounding import down
 from sigmax.records.run import Run
-from sigmax.files import written_whole
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,9 +10,11 @@ from types import TracebackType
 from typing import Self
 
 from sigmax.errors import RequestError, RunError
-from sigmax.records.lines import Record, decode, encode
-from sigmax.records.plan import Plan
+from sigmax.records.assembly import Assembly
+from sigmax.records.lines import Record, encode
+from sigmax.records.plan import FORMAT, Plan
 
+BIRTH = f'{{"kind":"plan","format":{FORMAT},"rule":'.encode()  # how every run file begins
 SYNC_SECONDS = 1.0  # how much a power cut may cost; a killed process costs nothing
 
 
@@ -28,6 +30,7 @@ class Journal:
         self.plan = plan
         self.records: dict[int, Record] = {}
         self.finished = False
+        self._synced = time.monotonic()
         self._fd = _open(path)
         try:
             self._lock()
@@ -35,7 +38,6 @@ class Journal:
         except BaseException:
             os.close(self._fd)
             raise
-        self._synced = time.monotonic()
 
     def write(self, record: Record) -> None:
         """Append one record; after this returns, killing the process cannot lose it."""
@@ -45,6 +47,7 @@ class Journal:
     def finish(self) -> None:
         """Mark the run as complete."""
         seconds = sum(record.seconds for record in self.records.values())
+        self._refuse_moved()
         self._append(encode({"kind": "end", "inputs": len(self.records), "seconds": round(seconds, 6)}))
         self.finished = True
 
@@ -78,18 +81,24 @@ class Journal:
             os.ftruncate(self._fd, 0)
             self._append(encode(self.plan.to_json()))
             return
-        self._check_plan(lines[0])
-        for number, line in enumerate(lines[1:], start=2):
-            self._take(number, line)
+        run = Assembly()
+        for number, line in enumerate(lines, start=1):
+            self._take(run, number, line)
+        self.records, self.finished = run.records, run.finished
         os.ftruncate(self._fd, len(whole))
 
-    def _check_plan(self, line: bytes) -> None:
+    def _take(self, run: Assembly, number: int, line: bytes) -> None:
         try:
-            recorded = Plan.from_json(decode(line))
+            run.take(line.rstrip(b"\n"))
         except RequestError as error:
             raise RequestError(
-                f"{self.path} cannot be continued: {error}; choose another output file"
+                f"{self.path}, line {number}: {error}. Nothing was changed; `sigmax verify` lists all damage. "
+                "Choose another output file"
             ) from error
+        if number == 1 and run.plan is not None:
+            self._refuse_other(run.plan)
+
+    def _refuse_other(self, recorded: Plan) -> None:
         differences = self.plan.differences(recorded)
         if differences:
             raise RequestError(
@@ -97,18 +106,17 @@ class Journal:
                 "Repeat the options it was made with to continue it, or choose another output file"
             )
 
-    def _take(self, number: int, line: bytes) -> None:
+    def _refuse_moved(self) -> None:
+        """The lock belongs to the file, not to its name: records must not go where nobody will look for them."""
         try:
-            data = decode(line)
-            if data.get("kind") == "end":
-                self.finished = True
-                return
-            record = Record.from_json(data)
-        except RequestError as error:
-            raise RequestError(
-                f"{self.path}, line {number}: {error}. `sigmax verify` lists all damage; nothing was changed"
-            ) from error
-        self.records[record.index] = record
+            here = os.path.samestat(os.fstat(self._fd), self.path.stat())
+        except OSError:
+            here = False
+        if not here:
+            raise RunError(
+                f"{self.path} was moved or deleted while it was written. Its {len(self.records)} records are in "
+                "the moved file, if there is one; put it back and run the same command again to go on"
+            )
 
     def _append(self, line: bytes) -> None:
         size = os.lseek(self._fd, 0, os.SEEK_END)
@@ -119,6 +127,7 @@ class Journal:
             if time.monotonic() - self._synced > SYNC_SECONDS:
                 os.fsync(self._fd)
                 self._synced = time.monotonic()
+                self._refuse_moved()
         except OSError as error:
             os.ftruncate(self._fd, size)
             raise RunError(
@@ -126,14 +135,10 @@ class Journal:
                 "are safe; make room and run the same command again to go on"
             ) from error
 
-    _synced = 0.0
-
 
 def _open(path: Path) -> int:
     if path.suffix == ".gz":
-        raise RequestError(
-            f"a run is written plain so that it can be resumed; drop .gz from {path}, gzip it later"
-        )
+        raise RequestError(f"a run is written plain so that it can be resumed; drop .gz from {path}, gzip it later")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
@@ -157,11 +162,7 @@ def _read_all(fd: int) -> bytes:
 
 def _refuse_foreign(path: Path, content: bytes) -> None:
     """A file without one whole line may be a run killed at birth; anything else is somebody's and is kept."""
-    if (
-        content
-        and not encode({"kind": "plan"}).startswith(content[:14])
-        and not content.startswith(b'{"kind":"plan"')
-    ):
+    if content and not (content.startswith(BIRTH) or BIRTH.startswith(content)):
         raise RequestError(f"{path} exists and is not a run file; choose another output file")
 
 

@@ -1,6 +1,7 @@
 """One line of a journal: JSON that ends in its own checksum, so that a flipped character cannot pass."""
 
 import json
+import math
 import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -37,35 +38,46 @@ class Record:
             "radius": c.radius,
             "outcome": c.outcome.name.lower(),
             "alpha": c.alpha,
-            "seconds": round(self.seconds, 6),
+            "seconds": round(float(self.seconds), 6),
             "stages": [asdict(stage) for stage in c.stages],
         }
 
     @classmethod
     def from_json(cls, line: Mapping[str, Any]) -> "Record":
-        """The record a line holds."""
-        _check_whole("index", line.get("index"))
-        _check_whole("label", line.get("label"))
+        """The record a line holds; every field is checked, because a line may come from anywhere."""
+        _require(line.get("kind") == "input", "kind", "'input'", line.get("kind"))
+        for name in ("index", "label"):
+            _require(type(line.get(name)) is int, name, "a whole number", line.get(name))
+        seconds = line.get("seconds", -1.0)
+        _require(_is_float(seconds) and seconds >= 0, "seconds", "a number of at least 0", seconds)
         try:
-            for stage in line["stages"]:
-                for count in stage["counts"]:
-                    _check_whole("a count", count)
-            stages = tuple(Stage(**{**s, "counts": tuple(s["counts"])}) for s in line["stages"])
             certificate = Certificate(
                 predicted=line["predicted"],
                 radius=line["radius"],
                 outcome=Outcome[line["outcome"].upper()],
                 alpha=line["alpha"],
-                stages=stages,
+                stages=tuple(_stage(stage) for stage in line["stages"]),
             )
-            return cls(line["index"], line["label"], certificate, line["seconds"])
         except (KeyError, TypeError, AttributeError) as error:
             raise RequestError(f"the line is not a whole record: {error!r}") from error
+        _require(type(certificate.predicted) in (int, type(None)), "predicted", "a class", certificate.predicted)
+        _require(_is_float(certificate.radius), "radius", "a finite number", certificate.radius)
+        return cls(line["index"], line["label"], certificate, seconds)
 
 
-def _check_whole(name: str, value: object) -> None:
-    if type(value) is not int:
-        raise RequestError(f"the line is not a whole record: {name} must be a whole number, got {value!r}")
+def _stage(data: Mapping[str, Any]) -> Stage:
+    for count in data["counts"]:
+        _require(type(count) is int, "a count", "a whole number", count)
+    return Stage(**{**data, "counts": tuple(data["counts"])})
+
+
+def _require(holds: bool, name: str, expected: str, got: object) -> None:
+    if not holds:
+        raise RequestError(f"the line is not a whole record: {name} must be {expected}, got {got!r}")
+
+
+def _is_float(value: object) -> bool:
+    return type(value) is float and math.isfinite(value)
 
 
 def encode(data: Mapping[str, Any]) -> bytes:
@@ -82,15 +94,13 @@ def decode(line: bytes) -> dict[str, Any]:
         raise RequestError("the line is not text; the file is not a run file, or damaged") from error
     head, mark, tail = text.rpartition(_MARK)
     if not mark or not tail.endswith('"}'):
-        raise RequestError(
-            "the line does not end in a checksum; the file is not a run file, or the line is torn"
-        )
+        raise RequestError("the line does not end in a checksum; the file is not a run file, or the line is torn")
     body = head + "}"
     if _checksum(body) != tail[:-2]:
         raise RequestError("the line was altered: its checksum does not match its content")
     try:
         data = json.loads(body)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise RequestError(f"the line is not JSON: {error}") from error
     if not isinstance(data, dict):
         raise RequestError("the line is not a JSON object")

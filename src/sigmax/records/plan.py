@@ -7,6 +7,7 @@ from typing import Any
 from sigmax.errors import RequestError
 
 FORMAT = 1
+_MANY = 2**40  # more inputs than any data set has
 
 
 @dataclass(frozen=True)
@@ -56,12 +57,27 @@ class Plan:
         missing = sorted(names - line.keys())
         if missing:
             raise RequestError(f"the plan lacks {', '.join(missing)}; the file is not a whole run file")
-        if not (isinstance(line["rule"], Mapping) and isinstance(line["rule"].get("scheme"), str)):
-            raise RequestError(f"the plan's rule must name its scheme; got {line['rule']!r}")
-        inputs, keys = line["inputs"], ("start", "skip", "count")
-        if not (isinstance(inputs, Mapping) and all(type(inputs.get(key)) is int for key in keys)):
-            raise RequestError(f"the plan's inputs must be start, skip and count; got {inputs!r}")
-        return cls(**{name: line[name] for name in names})
+        plan = cls(**{name: line[name] for name in names})
+        plan.check()
+        return plan
+
+    def check(self) -> None:
+        """Raise unless every field is of its kind: a plan may have been read from anywhere."""
+        whole = (int, type(None))
+        kinds = {
+            "rule": isinstance(self.rule, Mapping) and isinstance(self.rule.get("scheme"), str),
+            "n0": type(self.n0) in whole,
+            "n": type(self.n) is int,
+            "alpha": type(self.alpha) is float,
+            "seed": type(self.seed) in whole,
+            "data": isinstance(self.data, Mapping),
+            "inputs": _is_selection(self.inputs),
+            "made_with": isinstance(self.made_with, Mapping),
+        }
+        wrong = [name for name, right in kinds.items() if not right]
+        if wrong:
+            shown = "; ".join(f"{name}: {getattr(self, name)!r:.80}" for name in wrong)
+            raise RequestError(f"the plan holds values of the wrong kind ({shown}); the file is damaged")
 
     def differences(self, other: "Plan") -> list[str]:
         """What differs, as 'name: here, there'; empty when the same run is meant."""
@@ -71,6 +87,14 @@ class Plan:
 
     def _compared(self) -> dict[str, Any]:
         return {key: value for key, value in asdict(self).items() if key != "made_with"}
+
+
+def _is_selection(inputs: object) -> bool:
+    """Start, skip and count, each a whole number that a data set could have."""
+    if not isinstance(inputs, Mapping):
+        return False
+    least = {"start": 0, "skip": 1, "count": 1}
+    return all(type(inputs.get(k)) is int and low <= inputs[k] < _MANY for k, low in least.items())
 
 
 def _flat(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

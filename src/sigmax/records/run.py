@@ -1,13 +1,15 @@
 """Reading run files back."""
 
 import gzip
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sigmax.errors import RequestError
-from sigmax.records.lines import Record, decode
+from sigmax.records.assembly import Assembly
+from sigmax.records.lines import Record
 from sigmax.records.plan import Plan
 
 if TYPE_CHECKING:
@@ -55,23 +57,15 @@ class Run:
 def read(path: str | Path) -> Run:
     """The run in a journal, plain or gzipped, finished or not. A torn last line is left out."""
     path = Path(path)
-    plan: Plan | None = None
-    records: list[Record] = []
-    finished = False
+    run = Assembly()
     for number, line in numbered_lines(path):
         try:
-            data = decode(line)
-            if plan is None:
-                plan = Plan.from_json(data)
-            elif data.get("kind") == "end":
-                finished = True
-            else:
-                records.append(Record.from_json(data))
+            run.take(line)
         except RequestError as error:
             raise RequestError(f"{path}, line {number}: {error}. `sigmax verify` lists all damage") from error
-    if plan is None:
+    if run.plan is None:
         raise RequestError(f"{path} holds no whole line; expected a run file written by `sigmax certify`")
-    return Run(path, plan, tuple(records), finished)
+    return Run(path, run.plan, tuple(run.records.values()), run.finished)
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
@@ -80,6 +74,6 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
         content = path.read_bytes()
         if content.startswith(GZIP_MAGIC):
             content = gzip.decompress(content)
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise RequestError(f"cannot read the run file {path}: {error}") from error
     yield from enumerate(content.split(b"\n")[:-1], start=1)

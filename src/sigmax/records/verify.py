@@ -6,15 +6,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sigmax.certify.procedure import Rule, replay
-from sigmax.certify.rules import rebuild
+from sigmax import radius
+from sigmax.certify.procedure import replay
+from sigmax.certify.rules import check_draws, is_number, rebuild
 from sigmax.errors import RequestError
+from sigmax.records.assembly import Assembly
 from sigmax.records.certificate import Certificate, Outcome
-from sigmax.records.lines import Record, decode
+from sigmax.records.lines import Record
 from sigmax.records.plan import Plan
 from sigmax.records.run import numbered_lines
 
-TOLERANCE = 1e-9  # what two versions of scipy may differ by; far below any digit that is printed
+IMPORTED = "imported"
+TOLERANCE = 1e-10  # what two versions of scipy may differ by; far below any digit that is printed
+PRINTED = 1.005  # a log's radii are rounded to nearest, to as little as three digits
 ROUNDED = ("lower", "upper", "radius")  # what a special function computed; all else must agree exactly
 
 
@@ -31,106 +35,95 @@ class Verdict:
     """What verification found: nothing wrong means every radius follows from its counts."""
 
     path: Path
+    plan: Plan | None  # None where not even the plan could be read
     findings: tuple[Finding, ...]
     records: int
-    planned: int
     finished: bool
-    imported: bool
 
     @property
     def holds(self) -> bool:
         """Whether nothing is wrong."""
         return not self.findings
 
+    @property
+    def planned(self) -> int:
+        """How many inputs the plan names."""
+        return len(self.plan.indices) if self.plan else 0
+
+    @property
+    def imported(self) -> bool:
+        """Whether the run was another tool's log, which has no counts to prove anything with."""
+        return self.plan is not None and self.plan.method == IMPORTED
+
 
 def verify(path: str | Path) -> Verdict:
     """Check every line of a run file; goes on after a bad one so that all are named."""
     path = Path(path)
-    checker = _Checker()
+    run, findings = Assembly(), list[Finding]()
     for number, line in numbered_lines(path):
-        checker.take(number, line)
-    if checker.plan is None and not checker.findings:
-        raise RequestError(f"{path} holds no whole line; expected a run file written by `sigmax certify`")
-    plan = checker.plan
-    return Verdict(
-        path,
-        tuple(checker.findings),
-        records=len(checker.seen),
-        planned=len(plan.indices) if plan else 0,
-        finished=checker.finished,
-        imported=plan is not None and plan.method == "imported",
-    )
-
-
-class _Checker:
-    """Walks the lines once, remembering what later lines must agree with."""
-
-    def __init__(self) -> None:
-        self.plan: Plan | None = None
-        self.rule: Rule | None = None
-        self.findings: list[Finding] = []
-        self.seen: set[int] = set()
-        self.finished = False
-
-    def take(self, number: int, line: bytes) -> None:
         try:
-            data = decode(line)
-            if number == 1:
-                self._plan(data)
-            elif self.finished:
-                raise RequestError("the line stands after the end line")
-            elif data.get("kind") == "end":
-                self._end(data)
-            elif self.plan is not None:
-                self._record(number, Record.from_json(data))
+            record = run.take(line)
+            if number == 1 and run.plan is not None:
+                check_plan(run.plan)
+            if record is not None and run.plan is not None:
+                findings += [Finding(number, f"input {record.index}: {p}") for p in problems(run.plan, record)]
         except RequestError as error:
-            self.findings.append(Finding(number, str(error)))
-        except (TypeError, KeyError, ValueError, AttributeError) as error:  # forged: whole, but of the wrong kind
-            self.findings.append(Finding(number, f"the line holds a value of the wrong kind: {error!r}"))
+            findings.append(Finding(number, str(error)))
+    if run.plan is None and not findings:
+        raise RequestError(f"{path} holds no whole line; expected a run file written by `sigmax certify`")
+    return Verdict(path, run.plan, tuple(findings), len(run.records), run.finished)
 
-    def _plan(self, data: dict[str, Any]) -> None:
-        self.plan = Plan.from_json(data)
-        if self.plan.method != "imported":
-            self.rule = rebuild(self.plan.rule)
-            self.rule.check_certify(n0=self.plan.n0 or 0, n=self.plan.n, alpha=self.plan.alpha)
 
-    def _end(self, data: dict[str, Any]) -> None:
-        self.finished = True
-        planned = len(self.plan.indices) if self.plan else 0
-        if not data.get("inputs") == len(self.seen) == planned:
-            raise RequestError(
-                f"the run claims to be complete with {data.get('inputs')} inputs; "
-                f"the plan names {planned} and the file holds {len(self.seen)}"
-            )
+def check_plan(plan: Plan) -> None:
+    """Raise unless the plan could have been run."""
+    if plan.method == IMPORTED:
+        check_draws(plan.alpha, n=plan.n)
+        _claimable(plan)
+    else:
+        rebuild(plan.rule).check_certify(n0=plan.n0 or 0, n=plan.n, alpha=plan.alpha)
 
-    def _record(self, number: int, record: Record) -> None:
-        assert self.plan is not None
-        if record.index not in self.plan.indices:
-            raise RequestError(f"input {record.index} is not in the plan")
-        if record.index in self.seen:
-            raise RequestError(f"input {record.index} is recorded twice")
-        self.seen.add(record.index)
-        problems = self._claims(record) if self.rule is None else self._proof(self.rule, self.plan, record)
-        self.findings += [Finding(number, f"input {record.index}: {problem}") for problem in problems]
 
-    def _claims(self, record: Record) -> Iterator[str]:
-        if record.certificate.outcome not in (Outcome.CLAIMED, Outcome.ABSTAINED_ELSEWHERE, Outcome.IMPOSSIBLE):
-            yield f"an imported log cannot be {_shown(record.certificate.outcome)}: it holds no counts"
-        if record.certificate.outcome is Outcome.IMPOSSIBLE:
-            yield f"radius {record.certificate.radius} is impossible: more than the draws can show"
+def problems(plan: Plan, record: Record) -> list[str]:
+    """What is wrong with one record, if anything."""
+    try:
+        return list(_claims(plan, record) if plan.method == IMPORTED else _proof(plan, record))
+    except RequestError as error:
+        return [str(error)]
 
-    def _proof(self, rule: Rule, plan: Plan, record: Record) -> Iterator[str]:
-        if not 0 <= record.label < rule.classes:
-            yield f"label {record.label} is not a class (0..{rule.classes - 1})"
-        procedure = rule.certifying(n0=plan.n0 or 0, n=plan.n, alpha=plan.alpha)
-        proved = replay(procedure, record.certificate.stages)
-        yield from disagreements(record.certificate, proved)
+
+def _claims(plan: Plan, record: Record) -> Iterator[str]:
+    """An imported record proves nothing; it must at least be possible, and say what it is."""
+    c = record.certificate
+    if c.outcome not in (Outcome.CLAIMED, Outcome.ABSTAINED_ELSEWHERE, Outcome.IMPOSSIBLE):
+        yield f"an imported log cannot be {_shown(c.outcome)}: it holds no counts"
+    if c.predicted is None and c.radius != 0:
+        yield f"it claims radius {c.radius} without a class"
+    sigma = c.stages[-1].sigma if c.stages else _claimable(plan)
+    if c.outcome is Outcome.IMPOSSIBLE or c.radius > PRINTED * radius.largest(sigma, plan.n, plan.alpha):
+        yield f"radius {c.radius} is impossible: more than the draws can show"
+
+
+def _claimable(plan: Plan) -> float:
+    sigma: Any = plan.rule.get("sigma")
+    if not is_number(sigma) or sigma <= 0:
+        raise RequestError(f"the plan of an imported log must name its sigma; got {sigma!r}")
+    return float(sigma)
+
+
+def _proof(plan: Plan, record: Record) -> Iterator[str]:
+    rule = rebuild(plan.rule)
+    if not 0 <= record.label < rule.classes:
+        yield f"label {record.label} is not a class (0..{rule.classes - 1})"
+    procedure = rule.certifying(n0=plan.n0 or 0, n=plan.n, alpha=plan.alpha)
+    yield from disagreements(record.certificate, replay(procedure, record.certificate.stages))
 
 
 def disagreements(recorded: Certificate, proved: Certificate) -> Iterator[str]:
     """Where a recorded certificate says something else than its counts prove."""
     for name in ("predicted", "radius", "outcome", "alpha"):
         yield from _differs(name, getattr(recorded, name), getattr(proved, name))
+    if recorded.predicted is None and recorded.radius != 0:
+        yield f"it abstains, but with radius {recorded.radius}"
     if len(recorded.stages) != len(proved.stages):
         yield f"{len(recorded.stages)} stages are recorded, {len(proved.stages)} are asked for"
     for old, new in zip(recorded.stages, proved.stages, strict=False):

@@ -18,8 +18,9 @@ def compare(
 ) -> "pd.DataFrame":
     """One row a run: name, sigma, n, alpha, inputs, certified accuracy in % at each radius, ACR, abstained in %.
 
-    The columns of accuracy are named by their radius ("0.25"); see `certified_accuracy` for `strict`. `sigma` is
-    text, since a run may have used several. Without `radii` the papers' grid is taken as far as the runs reach.
+    The columns of accuracy are named by their radius, with every digit it has ("0.25"); see `certified_accuracy`
+    for `strict`. `sigma` is text, since a run may have used several. Without `radii` the papers' grid is taken as
+    far as the runs reach.
     """
     import pandas as pd
 
@@ -37,10 +38,15 @@ def _row(run: Run, radii: Floats, strict: bool) -> dict[str, object]:
         "n": run.plan.n,
         "alpha": run.plan.alpha,
         "inputs": inputs,
-        **{f"{r:g}": share for r, share in zip(radii, certified, strict=True)},
+        **{_exact(r): share for r, share in zip(radii, certified, strict=True)},
         "ACR": acr(run),
         "abstained": 100 * sum(record.certificate.predicted is None for record in run.records) / inputs,
     }
+
+
+def _exact(radius: float) -> str:
+    """The shortest text that reads back as this very number: two radii never share a column."""
+    return repr(float(radius) + 0.0).removesuffix(".0")  # + 0.0, since -0.0 is the radius 0
 
 
 def sigmas(run: Run) -> str:

@@ -23,7 +23,7 @@ def write(
     radii: Sequence[float] | Floats | None = None,
     strict: bool = False,
 ) -> list[Path]:
-    """Write README.md, table.md, table.csv, curve.png and curve.pdf into `folder`, made if need be; their paths.
+    """Write report.md, table.md, table.csv, curve.png and curve.pdf into `folder`, made if need be; their paths.
 
     All is worked out before the first file is written, and each file appears whole: a report that fails leaves
     an older one as it was. See `compare` for `radii` and `strict`.
@@ -33,7 +33,7 @@ def write(
     figure = new_figure()
     draw(by_name.values(), figure.add_subplot())
     contents = {
-        "README.md": page(by_name, frame, strict=strict, plot="curve.png").encode(),
+        "report.md": page(by_name, frame, strict=strict, plot="curve.png").encode(),
         "table.md": markdown_table(frame, strict=strict).encode(),
         "table.csv": frame.to_csv(index=False).encode(),
         "curve.png": _picture(figure, "png"),

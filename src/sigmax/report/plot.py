@@ -37,9 +37,14 @@ def _draw_one(ax: "Axes", curve: "pd.DataFrame", name: str, colour: str, dash: o
     # A value holds from the radius before to its own; a last 0 lets the line fall to the axis where it ends.
     radius, accuracy = curve["radius"].to_numpy(), 100 * curve["accuracy"].to_numpy()
     line = np.append(radius, radius[-1]), np.append(accuracy, 0.0)
-    ax.step(*line, where="pre", color=colour, linestyle=dash, linewidth=1.8, label=name, zorder=3)
+    ax.step(*line, where="pre", color=colour, linestyle=dash, linewidth=1.8, label=_label(name), zorder=3)
     low, high = 100 * curve["low"].to_numpy(), 100 * curve["high"].to_numpy()
     ax.fill_between(radius, low, high, step="pre", color=colour, alpha=0.18, linewidth=0)
+
+
+def _label(name: str) -> str:
+    # matplotlib leaves labels that begin with an underscore out of every legend; a space before it is not seen.
+    return f" {name}" if name.startswith("_") else name
 
 
 def _dress(ax: "Axes", level: float) -> None:

@@ -32,7 +32,7 @@ def save(scheme: Scheme, folder: str | Path) -> Path:
     """Write the scheme and its networks to `folder`; the head comes last, so a half-written folder is no system."""
     folder = Path(folder)
     descriptions = {name: _description(name, voter.model) for name, voter in scheme.voters.items()}
-    _refuse_other(folder, fingerprint(scheme))
+    _refuse_other(folder, scheme)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, voter in scheme.voters.items():
@@ -59,7 +59,7 @@ def load(
     rule = rebuild(head)
     assert isinstance(rule, SmoothedRule)
     model = _network(folder, head, "base", rule.classes)
-    return Smoothed(
+    scheme = Smoothed(
         model,
         sigma=rule.sigma,
         classes=rule.classes,
@@ -69,6 +69,12 @@ def load(
         batch=batch,
         compile=compile,
     )
+    if fingerprint(scheme) != head.get("fingerprint"):
+        raise RequestError(
+            f"{folder / HEAD} was changed since the system was built (fingerprint {fingerprint(scheme)}, "
+            f"not {head.get('fingerprint')}); build the system again with what you want"
+        )
+    return scheme
 
 
 def fingerprint(scheme: Scheme) -> str:
@@ -83,8 +89,7 @@ def _model_fingerprint(name: str, model: Model) -> str:
         weights = models.fingerprint(model)
         if models.describe(model):
             return weights
-        # A module of the user's own class is known by its printed structure and its tensors.
-        return hashlib.sha256(f"{model!r} {weights}".encode()).hexdigest()[:32]
+        return _own_module(model, weights)
     declared = getattr(model, "fingerprint", None)
     if not isinstance(declared, str):
         raise RequestError(
@@ -92,6 +97,15 @@ def _model_fingerprint(name: str, model: Model) -> str:
             "module, or set its attribute `fingerprint` to a text that changes whenever its votes would"
         )
     return declared
+
+
+def _own_module(model: nn.Module, weights: str) -> str:
+    """A module of the user's own class is known by its class, its printed structure and all its tensors."""
+    told = hashlib.sha256(f"{type(model).__module__}.{type(model).__qualname__} {model!r} {weights}".encode())
+    for name, buffer in sorted(model.named_buffers()):  # also those a state dict leaves out
+        told.update(f"{name} {buffer.dtype} {tuple(buffer.shape)}".encode())
+        told.update(buffer.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return told.hexdigest()[:32]
 
 
 def _description(name: str, model: Model) -> models.Description:
@@ -124,10 +138,15 @@ def _head(scheme: Scheme, descriptions: Mapping[str, models.Description]) -> dic
     }
 
 
-def _refuse_other(folder: Path, now: str) -> None:
+def _refuse_other(folder: Path, scheme: Scheme) -> None:
+    """Nothing that is not this very system is overwritten; one that was cut short while saving is completed."""
     if not (folder / HEAD).exists():
+        for name, voter in scheme.voters.items():
+            file = folder / f"{name}.safetensors"
+            if file.exists() and models.fingerprint(file) != _model_fingerprint(name, voter.model):
+                raise RequestError(f"{file} exists and is another network; choose a folder of its own")
         return
-    there = _read_head(folder).get("fingerprint")
+    now, there = fingerprint(scheme), _read_head(folder).get("fingerprint")
     if there != now:
         raise RequestError(
             f"{folder} holds another system (fingerprint {there}, not {now}); choose another folder, or remove it"
@@ -138,8 +157,12 @@ def _folder(source: str | Path) -> Path:
     for scheme in ("zoo:", "hub:"):
         if str(source).startswith(scheme):
             raise RequestError(f"this version cannot load {source!r}; give a folder written by sigmax build")
-    folder = Path(source).expanduser()
-    if not (folder / HEAD).is_file():
+    try:
+        folder = Path(source).expanduser()
+        found = (folder / HEAD).is_file()
+    except (OSError, RuntimeError) as error:  # no such user's home, or a name too long
+        raise RequestError(f"{source} cannot be a system folder: {error}") from error
+    if not found:
         raise RequestError(f"expected a system folder with a {HEAD} at {folder}; `sigmax build` writes one")
     return folder
 
@@ -147,7 +170,7 @@ def _folder(source: str | Path) -> Path:
 def _read_head(folder: Path) -> dict[str, Any]:
     try:
         head = tomllib.loads((folder / HEAD).read_text())
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise RequestError(f"{folder / HEAD} cannot be read: {error}") from error
     if head.get("format") != FORMAT:
         raise RequestError(f"{folder / HEAD} has format {head.get('format')!r}; this version reads {FORMAT}")

@@ -48,9 +48,9 @@ def certify_run(
     _check_fits(scheme, dataset)
     plan = Plan(
         rule=dict(scheme.rule.describe()),
-        n0=n0,
-        n=n,
-        alpha=alpha,
+        n0=int(n0),
+        n=int(n),
+        alpha=float(alpha),
         seed=check_word("seed", seed),
         noise=GENERATOR,
         arithmetic=arithmetic(scheme),
@@ -60,7 +60,7 @@ def certify_run(
             "fingerprint": dataset.fingerprint,
             "classes": list(dataset.classes),
         },
-        inputs={"start": int(indices[0]), "skip": skip, "count": len(indices)},
+        inputs={"start": int(indices[0]), "skip": int(skip), "count": len(indices)},
         system=fingerprint(scheme),
         made_with=made_with(scheme),
     )
@@ -84,9 +84,7 @@ def _certify_into(journal: Journal, scheme: Scheme, dataset: Dataset, watch: Wat
     journal.finish()
 
 
-def _certify_group(
-    journal: Journal, scheme: Scheme, dataset: Dataset, group: Sequence[int]
-) -> Iterator[Record]:
+def _certify_group(journal: Journal, scheme: Scheme, dataset: Dataset, group: Sequence[int]) -> Iterator[Record]:
     """The group's missing records, as they come. Groups are cut by the plan alone, whatever is already done."""
     plan = journal.plan
     known = {

@@ -35,7 +35,7 @@ def _value(value: Any) -> str:
     if isinstance(value, int):
         return str(value)
     if isinstance(value, float):
-        return repr(value)  # every digit
+        return float.__repr__(value)  # every digit, also of numpy's floats
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_value, value))}]"
     raise RequestError(f"cannot write a {type(value).__name__} to TOML: {value!r}")
