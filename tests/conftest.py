@@ -18,7 +18,5 @@ SHARED = Path(__file__).resolve().parents[2] / "shared"
 def shared() -> Path:
     """The folder of data, weights and logs that lies beside the checkout; the test is skipped without it."""
     if not SHARED.is_dir():
-        pytest.skip(
-            f"needs the folder {SHARED.name}/ beside the checkout (CIFAR-10, public weights, field logs)"
-        )
+        pytest.skip(f"needs the folder {SHARED.name}/ beside the checkout (CIFAR-10, public weights, field logs)")
     return SHARED

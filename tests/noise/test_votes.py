@@ -52,7 +52,7 @@ def literal_noisy(x, input_id, stage, n, sigma=0.5, seed=5):
     blocks = [
         block(seed=seed, input_id=input_id, stage=stage, index=k, shape=x.shape) for k in range(-(-n // BLOCK))
     ]
-    return torch.from_numpy(x.numpy() + np.float32(sigma) * np.concatenate(blocks)[:n])
+    return x + sigma * torch.cat(blocks)[:n]
 
 
 @pytest.mark.parametrize("batch", BATCHES)

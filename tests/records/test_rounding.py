@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sigmax import RequestError
-from sigmax.records.rounding import Precision, down
+from sigmax.records.rounding import Precision, down, share_down
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
 
@@ -84,3 +84,16 @@ def test_slack_is_half_a_unit_in_the_last_digit_kept(texts: list[str], value: fl
 def test_precision_says_what_it_is() -> None:
     assert str(Precision.of(["0.978", "0.0449"])) == "3 significant digits"
     assert str(Precision.of(["0.978000", "0.044900"])) == "6 decimals"
+
+
+@pytest.mark.parametrize(
+    ("k", "n", "shown"), [(748, 1000, "74.8"), (3, 1000, "0.3"), (2499, 2500, "99.9"), (1, 3, "33.3")]
+)
+def test_a_share_is_rounded_down_but_not_below_itself(k: int, n: int, shown: str) -> None:
+    assert share_down(100 * k / n) == shown
+
+
+def test_every_share_is_the_floor_of_its_tenths() -> None:
+    for n in (7, 360, 1000, 9999):
+        for k in range(n + 1):
+            assert share_down(100 * k / n) == f"{1000 * k // n / 10:.1f}"

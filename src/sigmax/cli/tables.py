@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
-from sigmax.records.rounding import down
+from sigmax.records.rounding import down, share_down
 
 if TYPE_CHECKING:
     from sigmax.records.run import Run
@@ -32,4 +32,4 @@ def summary_table(runs: "Sequence[Run]") -> Table:
 def _cell(column: str, value: object) -> str:
     if column == "alpha" or not isinstance(value, float):
         return str(value)
-    return down(value, 3 if column == "ACR" else 1)
+    return down(value, 3) if column == "ACR" else share_down(value)

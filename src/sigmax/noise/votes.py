@@ -6,7 +6,6 @@ The layout of a round depends only on what is asked, never on what is already kn
 missing vote in the batch it would have stood in. A batch in which nothing is unknown is not run.
 """
 
-import math
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,17 +13,15 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from sigmax.certify.procedure import Ask, Counts, Procedure, Result, recorded_counts
-from sigmax.noise.draws import BLOCK, Noise, fill
+from sigmax.noise.draws import BLOCK, Source
 from sigmax.noise.voter import Voter, refuse_invalid
 from sigmax.records.certificate import Stage
 
 WORTH_A_THREAD = 32_768  # numbers a block: fewer are drawn faster than another thread is told to
-Address = tuple[int, str, float, int]  # position, stage, sigma, block
 Known = Mapping[int, Sequence[Stage]]  # position of an input -> the stages already recorded for it
 
 
@@ -134,65 +131,74 @@ class Piece(NamedTuple):
     high: int
 
     @property
-    def address(self) -> Address:
-        """What the block's scaled noise depends on, within one call."""
-        return self.item.position, self.item.ask.stage, self.item.ask.sigma, self.block
+    def address(self) -> tuple[int, str, int]:
+        """What the block's noise depends on, within one call."""
+        return self.item.position, self.item.ask.stage, self.block
 
 
 class Filler:
     """Writes noisy inputs into one buffer that every batch reuses.
 
-    Large blocks are drawn by several threads at once, each with a block of noise of its own; numpy lets go of the
-    interpreter while it draws. The block that the next batch may go on with is kept.
+    Whole blocks are drawn where they are needed, large ones by several threads at once. A block that is cut by the
+    batch's edge is drawn aside and kept, because the next batch may go on with it.
     """
 
     def __init__(self, inputs: Noisy, size: int) -> None:
         self.inputs = inputs
-        self.x = inputs.x.numpy()
-        self.shape = (BLOCK, *self.x.shape[1:])
-        self.batch = torch.empty((size, *self.x.shape[1:]))
+        shape = inputs.x.shape[1:]
+        self.batch = torch.empty((size, *shape))
         self.rows = torch.empty(size, dtype=torch.int64)
-        self.kept: tuple[Address, Noise] | None = None
-        self.thread = threading.local()  # each thread's own block of noise
-        threads = torch.get_num_threads() if math.prod(self.shape) >= WORTH_A_THREAD else 1
+        self.aside = torch.empty((BLOCK, *shape))
+        self.aside_holds: tuple[int, str, int] | None = None
+        self.source = Source()
+        self.thread = threading.local()  # each thread's own source
+        threads = torch.get_num_threads() if self.aside.numel() >= WORTH_A_THREAD else 1
         self.pool = ThreadPoolExecutor(threads) if threads > 1 else None
 
     def fill(self, spans: Sequence[tuple[int, int, int]], items: Sequence[Item]) -> tuple[Tensor, Tensor]:
         """The batch made of the given draws of the given items, and which item each row belongs to."""
-        pieces, used = [], 0
+        pieces: list[Piece] = []
+        ranges: list[tuple[int, int, Item]] = []
+        used = 0
         for i, start, stop in spans:
+            ranges.append((used, used + stop - start, items[i]))
             self.rows[used : used + stop - start] = i
             for index, low, high in in_blocks(start, stop):
                 pieces.append(Piece(used, used + high - low, items[i], index, low, high))
                 used += high - low
-        self._write(pieces)
+        self._draw(pieces)
+        for first, last, item in ranges:
+            # Two operations, not one with alpha: their result is the same on every machine and for every batch.
+            self.batch[first:last].mul_(item.ask.sigma).add_(self.inputs.x[item.position])
         return self.batch[:used], self.rows[:used]
 
-    def _write(self, pieces: Sequence[Piece]) -> None:
-        head, tail = pieces[0], pieces[-1]
-        if self.kept is None or self.kept[0] != head.address:
-            self.kept = head.address, self._noise(head, np.empty(self.shape, dtype=np.float32))
-        self._add(head, self.kept[1])
-        if tail is not head:
-            between = pieces[1:-1]
-            list(self.pool.map(self._draw, between) if self.pool else map(self._draw, between))
-            self.kept = tail.address, self._noise(tail, self.kept[1])
-            self._add(tail, self.kept[1])
+    def _draw(self, pieces: Sequence[Piece]) -> None:
+        whole = [piece for piece in pieces if piece.high - piece.low == BLOCK]
+        for piece in pieces:
+            if piece.high - piece.low < BLOCK:
+                self._draw_aside(piece)
+        if self.pool is None:
+            for piece in whole:
+                self._draw_whole(piece, self.source)
+        else:
+            list(self.pool.map(self._draw_in_thread, whole))
 
-    def _draw(self, piece: Piece) -> None:
-        if not hasattr(self.thread, "scratch"):
-            self.thread.scratch = np.empty(self.shape, dtype=np.float32)
-        self._add(piece, self._noise(piece, self.thread.scratch))
+    def _draw_in_thread(self, piece: Piece) -> None:
+        if not hasattr(self.thread, "source"):
+            self.thread.source = Source()
+        self._draw_whole(piece, self.thread.source)
 
-    def _noise(self, piece: Piece, out: Noise) -> Noise:
-        """The piece's block, scaled by its sigma."""
-        ask = piece.item.ask
-        fill(out, self.inputs.seed, self.inputs.ids[piece.item.position], ask.stage, piece.block)
-        return np.multiply(out, np.float32(ask.sigma), out=out)
+    def _draw_whole(self, piece: Piece, source: Source) -> None:
+        self._noise(piece, self.batch[piece.first : piece.last], source)
 
-    def _add(self, piece: Piece, noise: Noise) -> None:
-        rows = self.batch[piece.first : piece.last].numpy()
-        np.add(self.x[piece.item.position], noise[piece.low : piece.high], out=rows)
+    def _draw_aside(self, piece: Piece) -> None:
+        if self.aside_holds != piece.address:
+            self._noise(piece, self.aside, self.source)
+            self.aside_holds = piece.address
+        self.batch[piece.first : piece.last] = self.aside[piece.low : piece.high]
+
+    def _noise(self, piece: Piece, out: Tensor, source: Source) -> None:
+        source.fill(out, self.inputs.seed, self.inputs.ids[piece.item.position], piece.item.ask.stage, piece.block)
 
 
 def in_blocks(start: int, stop: int) -> Iterator[tuple[int, int, int]]:

@@ -23,6 +23,14 @@ def down(value: float, decimals: int) -> str:
     return f"{exact.quantize(Decimal(1).scaleb(-decimals), rounding=ROUND_FLOOR, context=context):f}"
 
 
+def share_down(percent: float) -> str:
+    """A share of inputs, 100 * k / n, with one decimal, rounded down; whole tenths print as what they are.
+
+    Two shares of up to a million inputs differ by far more than the nudge, which only undoes the float's own error.
+    """
+    return down(percent + 1e-9, 1)
+
+
 @dataclass(frozen=True)
 class Precision:
     """To how many digits a column of numbers was rounded, as far as its texts show.

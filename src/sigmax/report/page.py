@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sigmax.records.rounding import down
+from sigmax.records.rounding import down, share_down
 from sigmax.records.run import Run
 from sigmax.report.accuracy import certified_radii
 from sigmax.report.comparison import sigmas
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ACR_DECIMALS = 4
-SHARE_DECIMALS = 1
 
 
 def markdown_table(frame: "pd.DataFrame", *, strict: bool) -> str:
@@ -105,7 +104,7 @@ def _shown(name: str, value: Any) -> str:
         return down(value, ACR_DECIMALS)
     if name == "alpha":
         return f"{value:g}"
-    return down(value, SHARE_DECIMALS) if isinstance(value, float) else str(value)
+    return share_down(value) if isinstance(value, float) else str(value)
 
 
 def _table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
