@@ -252,5 +252,5 @@ def test_the_demo_walks_the_whole_road(tmp_path, sigmax):
     assert done.stdout.count("every radius follows from its counts (4 of 4 inputs; smoothed, sigma ") == 3
     assert (tmp_path / "demo" / "report" / "curve.pdf").stat().st_size > 1000
     assert "Where to look" in done.stdout
-    first = json.loads((tmp_path / "demo" / "runs" / "sigma-0.25-max4.jsonl").read_text().splitlines()[0])
+    first = json.loads((tmp_path / "demo" / "runs" / "sigma-0.2-max4.jsonl").read_text().splitlines()[0])
     assert (first["n0"], first["n"], first["alpha"]) == (100, 10_000, 0.001)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from sigmax.data import Dataset
     from sigmax.records.run import Run
 
-SIGMAS = (0.25, 0.5, 1.0)
+SIGMAS = (0.1, 0.2, 0.4)
 N0, N, ALPHA = 100, 10_000, 1e-3
 
 
@@ -75,4 +75,4 @@ def _point_out(out: Path, runs: "Sequence[Run]", written: Sequence[Path]) -> Non
     say("\nWhere to look:", style="bold")
     say(f"  report   {', '.join(str(path) for path in written)}")
     say(f"  runs     {', '.join(str(run.path) for run in runs)} (every count, one line an input)")
-    say(f"  systems  {out / 'systems'} (use them: sigmax predict {out / 'systems' / 'sigma-0.5'} --data digits)")
+    say(f"  systems  {out / 'systems'} (use them: sigmax predict {out / 'systems' / 'sigma-0.2'} --data digits)")
