@@ -112,3 +112,9 @@ def test_shares_by_weight_all_fit_whatever_the_rounding(alpha, weights):
         asked = alpha * (weight / sum(weights))
         assert budget.spend(asked, on="bound") == pytest.approx(asked, rel=1e-9)
     assert granted(budget) <= Fraction(alpha)
+
+
+@pytest.mark.parametrize("alpha", ["0.1", None, 1j, True, [0.1]])
+def test_what_is_no_number_is_no_budget(alpha):
+    with pytest.raises(RequestError, match="positive number"):
+        Budget(alpha)

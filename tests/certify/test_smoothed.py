@@ -143,6 +143,7 @@ def test_a_scheme_that_makes_no_sense_is_refused(arguments, message):
         ({"ids": [1, 2]}, "ids must name each of the 1 inputs differently"),
         ({"x": torch.zeros(2)}, "must be a batch"),
         ({"x": torch.zeros(0, 2)}, "at least one input"),
+        ({"x": torch.zeros(2, 0)}, "at least one input"),
         ({"x": torch.zeros(1, 2, dtype=torch.uint8)}, "Divide by 255"),
         ({"x": torch.tensor([[0.0, float("nan")]])}, "input 0 holds NaN"),
         ({"x": torch.full((2, 1, 2, 2), 255.0)}, r"pixels must lie in \[0, 1\]; input 0 spans 255 to 255"),

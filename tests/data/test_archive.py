@@ -34,7 +34,7 @@ def save(tmp_path):
 def test_every_form_is_one_data_set(images, compress, tmp_path):
     compress(tmp_path / "mine.npz", images=images, labels=LABELS)
     data = load(f"npz:{tmp_path}/mine.npz")
-    assert (data.name, data.split, data.shape) == ("mine", "test", (3, 5, 6))
+    assert (data.name, data.split, data.shape) == ("mine", "all", (3, 5, 6))
     assert data.fingerprint == Dataset("any", "any", IMAGES, LABELS, ("a", "b", "c")).fingerprint
 
 
@@ -47,7 +47,7 @@ def test_images_without_channels_are_grey(save):
 def test_plain_names_are_the_only_split_whatever_is_asked_for(save):
     source = save(images=IMAGES, labels=LABELS)
     assert load(source, "train").fingerprint == load(source, "test").fingerprint
-    assert load(source, "train").split == "train"
+    assert load(source, "train").split == load(source, "test").split == "all"
 
 
 def test_named_splits_are_told_apart(save):
@@ -74,7 +74,7 @@ def test_classes_may_be_named(names, save):
         ({"test_images": IMAGES, "labels": LABELS}, ["lacks test_labels"]),
         ({"images": IMAGES[0, 0], "labels": LABELS}, ["(N, H, W, C)", "(5, 6)"]),
         ({"images": np.zeros((4, 5, 6, 4), np.uint8), "labels": LABELS}, ["1 or 3 channels", "Dataset"]),
-        ({"images": IMAGES.astype(np.float32), "labels": LABELS}, ["mine test", "divide by 255"]),
+        ({"images": IMAGES.astype(np.float32), "labels": LABELS}, ["mine all", "divide by 255"]),
         ({"images": IMAGES.astype(int), "labels": LABELS}, ["int64", "uint8"]),
         ({"images": IMAGES, "labels": LABELS[:3]}, ["4 images but 3 labels"]),
         ({"images": IMAGES, "labels": LABELS / 1.0}, ["integers", "float64"]),

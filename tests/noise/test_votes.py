@@ -181,6 +181,8 @@ def test_training_mode_is_left_before_voting():
         (lambda b: torch.zeros(len(b), 3, 2), r"returned \(8, 3, 2\)"),
         (lambda b: torch.zeros(len(b) + 1, 3), r"for a batch of 8 it returned \(9, 3\)"),
         (lambda b: [0] * len(b), "returned list"),
+        (lambda b: torch.zeros(len(b), 3, dtype=torch.bool), "logits must be real numbers"),
+        (lambda b: torch.zeros(len(b), 3, dtype=torch.complex64), "logits must be real numbers"),
         (lambda b: nn.Linear(9, 3)(b), "does not accept an input of shape"),
     ],
 )
@@ -257,6 +259,81 @@ def test_a_model_whose_votes_depend_on_their_batch_is_refused():
         sx.Smoothed(lambda batch: training(batch), sigma=0.5, classes=3).certify(x)
     with pytest.raises(sx.RequestError, match="take randomness out"):
         sx.Smoothed(lambda batch: torch.rand(len(batch), 3), sigma=0.5, classes=3).certify(x)
+
+
+class Sequential(nn.Module):
+    """A recurrent net whose batch axis is taken for time: each answer depends on the rows before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.cell = nn.RNN(4, 3)
+        with torch.no_grad():
+            self.cell.weight_hh_l0.mul_(8)
+
+    def forward(self, batch):
+        return self.cell(batch)[0].flatten(1)[:, :3]
+
+
+def masked(batch):
+    mean = batch.mean().expand(len(batch))
+    return torch.stack([mean, -mean, torch.full_like(mean, -1e9)], 1)
+
+
+def masked_out(batch):
+    mean = batch.mean().expand(len(batch))
+    return torch.stack([mean, -mean, torch.full_like(mean, -torch.inf)], 1)
+
+
+def shifted(batch):
+    mean = batch.mean().expand(len(batch))
+    return torch.stack([mean, -mean, 0 * mean], 1) + 1000
+
+
+def first_row_decides(batch):
+    return (batch[:1].sum() > 0).long().expand(len(batch))
+
+
+@pytest.mark.parametrize("model", [Sequential(), masked, masked_out, shifted, first_row_decides])
+def test_dependence_on_other_rows_is_seen_wherever_they_stand(model):
+    with pytest.raises(sx.RequestError, match="changes with the other inputs of its batch"):
+        sx.Smoothed(model, sigma=0.5, classes=3, domain=None).certify(torch.full((1, 1, 4), 0.02), n=100)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        nn.Sequential(nn.GroupNorm(1, 1), nn.Flatten(), nn.Linear(16, 3)),
+        nn.Sequential(nn.Flatten(), nn.LayerNorm(16), nn.Linear(16, 3)),
+        lambda batch: torch.zeros(len(batch), 3),
+        lambda batch: batch.flatten(1)[:, :3] * 1e-30,
+        lambda batch: batch.flatten(1)[:, :3] * 1e30,
+        lambda batch: torch.cat([batch.flatten(1)[:, :2], torch.full((len(batch), 1), -torch.inf)], 1),
+    ],
+)
+def test_models_that_look_at_each_input_alone_are_accepted(model):
+    sx.Smoothed(model, sigma=0.5, classes=3).certify(torch.rand(2, 1, 4, 4), n=100)
+
+
+def test_serving_another_shape_meanwhile_loses_no_vote():
+    f = sx.Smoothed(lambda batch: batch.flatten(1).sum(1).gt(0).long(), sigma=0.5, classes=2)
+    x, arguments = torch.rand(6, 1, 8, 8), {"n0": 100, "n": 3000, "alpha": 0.001, "seed": 0, "ids": range(6)}
+    alone = dict(f.certifications(x, **arguments))
+    interrupted = f.certifications(x, **arguments)
+    found = [next(interrupted)]
+    f.certify(torch.rand(1, 3, 32, 32), n=100)
+    assert dict([*found, *interrupted]) == alone
+
+
+def test_torchs_default_dtype_changes_no_certificate():
+    f = sx.Smoothed(lambda batch: (batch[:, 0] >= 256.95).long(), sigma=0.1, classes=2, domain=None)
+    x = torch.tensor([[256.9]])
+    before = f.certify(x, n=1000)
+    try:
+        torch.set_default_dtype(torch.bfloat16)
+        assert f.certify(x, n=1000) == before
+    finally:
+        torch.set_default_dtype(torch.float32)
 
 
 def test_an_unusable_device_is_refused():

@@ -17,7 +17,7 @@ def plan(**changes) -> Plan:
         "n": N,
         "alpha": ALPHA,
         "seed": 0,
-        "noise": "shake128-mt19937/128",
+        "noise": "shake128-sfc64/128",
         "arithmetic": "cpu float32",
         "data": {"name": "digits", "split": "test", "fingerprint": "d" * 32, "classes": ["a", "b", "c"]},
         "inputs": {"start": 0, "skip": 2, "count": 5},

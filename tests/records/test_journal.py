@@ -87,7 +87,7 @@ def test_a_run_killed_while_the_plan_was_written_starts_anew(path):
         ({"n": 2_000}, "n: 2000 here, 1000 there"),
         ({"alpha": 0.01}, "alpha: 0.01 here, 0.001 there"),
         ({"seed": 1}, "seed: 1 here, 0 there"),
-        ({"system": "t" * 32}, "system: 't"),
+        ({"system": "t" * 32}, "system (the model's weights or its settings): 't"),
         ({"rule": {**plan().rule, "sigma": 0.25}}, "rule.sigma: 0.25 here, 0.5 there"),
         ({"inputs": {"start": 0, "skip": 1, "count": 5}}, "inputs.skip: 1 here, 2 there"),
         ({"arithmetic": "cuda bfloat16"}, "arithmetic: 'cuda bfloat16' here"),

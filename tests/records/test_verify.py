@@ -1,12 +1,19 @@
 """verify: a record must prove its radius from its own counts, and the line that does not is named."""
 
+import gzip
 import json
+import zlib
+from dataclasses import replace
 
 import pytest
 
 import sigmax as sx
+from sigmax.certify.procedure import replay
+from sigmax.certify.rules import SmoothedRule
+from sigmax.records.certificate import Stage
 from sigmax.records.journal import write_all
 from sigmax.records.lines import decode, encode
+from sigmax.records.verify import disagreements
 from tests.records.helpers import plan, records
 
 
@@ -127,3 +134,82 @@ def test_every_bad_line_is_named_not_only_the_first(path):
     forge(path, 3, lambda d: d.update(radius=9.0))
     forge(path, 5, lambda d: d.update(radius=9.0))
     assert [line for line, _ in findings(path)] == [3, 5]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"inputs": {"start": 0, "skip": 0, "count": 5}},
+        {"inputs": {"start": 0, "skip": 2, "count": 10**30}},
+        {"inputs": 5},
+        {"alpha": 10**400},
+        {"alpha": 7.0},
+        {"n": -5},
+        {"seed": "x"},
+        {"data": 5},
+        {"made_with": 5},
+        {"rule": {"scheme": "smoothed", "sigma": 10**400, "classes": 3, "bound": "one-sided"}},
+    ],
+)
+def test_a_plan_that_could_not_have_been_run_is_found(path, change):
+    forge(path, 1, lambda d: d.update(change))
+    assert findings(path)[0][0] == 1
+
+
+def test_a_line_nested_too_deep_is_found(path):
+    lines = path.read_bytes().splitlines(keepends=True)
+    body = '{"kind":' + "[" * 100_000 + "}"
+    lines[2] = f'{body[:-1]},"crc":"{zlib.crc32(body.encode()):08x}"}}\n'.encode()
+    path.write_bytes(b"".join(lines))
+    assert "not JSON" in findings(path)[0][1]
+
+
+def test_a_damaged_gzip_file_is_refused(path):
+    content = bytearray(gzip.compress(path.read_bytes()))
+    content[40:60] = bytes(20)
+    path.write_bytes(content)
+    with pytest.raises(sx.RequestError, match="cannot read the run file"):
+        sx.verify(path)
+
+
+CLAIM = {"outcome": "claimed", "radius": 0.1, "predicted": 0, "stages": []}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({**CLAIM, "radius": 99.0}, "radius 99.0 is impossible"),
+        ({**CLAIM, "radius": -5.0}, "must not be negative"),
+        ({**CLAIM, "label": -7}, "must not be negative"),
+        ({**CLAIM, "alpha": 0.5}, "alpha is recorded as 0.5, the plan says 0.001"),
+        ({**CLAIM, "outcome": "certified"}, "an imported log cannot be certified"),
+        ({**CLAIM, "outcome": "abstained_elsewhere"}, "it abstains, but claims class 0 and radius 0.1"),
+        ({**CLAIM, "predicted": None}, "it abstains, but claims class None and radius 0.1"),
+    ],
+)
+def test_calling_a_run_imported_does_not_make_it_pass(path, change, message):
+    forge(path, 1, lambda d: d.update(rule={"scheme": "imported", "sigma": 0.5}))
+    forge(path, 5, lambda d: d.update(change))
+    assert message in " ".join(text for line, text in findings(path) if line == 5)
+
+
+@pytest.mark.parametrize("name", [["x"], {}, None, 7, True])
+def test_a_stage_without_a_proper_name_is_found(path, name):
+    forge(path, 5, lambda d: d["stages"][0].update(name=name))
+    assert "a stage's name must be text" in findings(path)[0][1]
+
+
+def test_a_tiny_sigma_does_not_hide_a_large_claim(path):
+    tiny = SmoothedRule(sigma=1e-15, classes=3)
+    stages = (Stage("selection", 1e-15, (100, 0, 0), 100), Stage("estimation", 1e-15, (1000, 0, 0), 1000))
+    proved = replay(tiny.certifying(n0=100, n=1000, alpha=1e-3), stages)
+    inflated = replace(proved, radius=9.9e-11, stages=(proved.stages[0], replace(proved.stages[1], radius=9.9e-11)))
+    assert not list(disagreements(proved, proved))
+    assert any("radius is recorded as" in text for text in disagreements(inflated, proved))
+
+
+def test_a_torn_line_is_mentioned_and_a_foreign_file_is_one_finding(path):
+    path.write_bytes(path.read_bytes()[:-20])
+    assert sx.verify(path).torn
+    path.write_text("idx\tlabel\n" * 50)
+    assert len(sx.verify(path).findings) == 1

@@ -2,6 +2,7 @@
 
 from fractions import Fraction
 from math import inf, nextafter
+from numbers import Real
 from typing import NamedTuple
 
 from sigmax.errors import RequestError
@@ -83,8 +84,8 @@ class Budget:
         return f"of {self.alpha}, {entries or 'nothing'} was spent"
 
 
-def _positive(value: float, name: str) -> float:
-    if isinstance(value, bool) or not 0 < value < inf:
+def _positive(value: object, name: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < inf:
         raise RequestError(
             f"expected {name} to be a positive number, got {value!r}; a bound at alpha = 0 proves nothing"
         )

@@ -12,7 +12,7 @@ from scipy.special import betainc, betaincc, betainccinv, betaincinv, betaln
 from sigmax.bounds._checks import EPS, Flags, Floats, flat, level, shaped
 
 _FEW = 40  # up to so many terms Boost sums a tail one by one
-_TINY = 1e-290  # below it a tail probability loses digits to underflow
+_TINY = 1e-200  # below it a tail probability loses digits to underflow, and then all of them
 
 
 @overload

@@ -149,7 +149,7 @@ def check_inputs(x: Inputs, domain: Domain) -> Tensor:
         x = torch.from_numpy(np.ascontiguousarray(x))
     if not x.is_floating_point():
         raise RequestError(f"inputs must be floating point, pixels in [0, 1]; got {x.dtype}. Divide by 255")
-    if x.ndim < 2 or len(x) == 0:
+    if x.ndim < 2 or x.numel() == 0:
         raise RequestError(
             f"inputs must be a batch (inputs, ...) with at least one input; got shape {tuple(x.shape)}. "
             "Add a batch axis: x[None]"

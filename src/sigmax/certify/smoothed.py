@@ -31,7 +31,7 @@ class Smoothed(Scheme):
         rule = SmoothedRule(sigma=sigma, classes=classes, bound=bound)
         voter = Voter(model, classes=classes, device=device, dtype=dtype, batch=batch, compile=compile)
         super().__init__(rule, {"base": voter}, domain=domain)
-        self.sigma = sigma
+        self.sigma = rule.sigma
 
     def sigma_of(self, network: str) -> float:
         """There is one network and one noise."""

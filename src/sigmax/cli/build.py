@@ -30,7 +30,9 @@ def smoothed(
     bound: Annotated[
         opt.BoundName, typer.Option(help="one-sided as in the papers; runner-up also bounds the strongest rival.")
     ] = opt.BoundName.ONE_SIDED,
-    architecture: Annotated[str | None, typer.Option(help="Only for .pt, .pth, .th: the network's name.")] = None,
+    architecture: Annotated[
+        str | None, typer.Option(help="Only for .pt, .pth, .th: its name, as --model of train.")
+    ] = None,
     classes: Annotated[int | None, typer.Option(help="Only for .pt, .pth, .th: number of classes.")] = None,
     input_shape: Annotated[
         str | None, typer.Option(help="Only for .pt, .pth, .th: channels,height,width, such as 3,32,32.")

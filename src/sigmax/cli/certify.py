@@ -5,10 +5,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sigmax.cli import options as opt
-from sigmax.cli.progress import console, progress, resumable, say
+from sigmax.cli.progress import complain, console, progress, resumable, say
 from sigmax.cli.tables import summary_table
 
 if TYPE_CHECKING:
+    from sigmax.certify.scheme import Scheme
+    from sigmax.data import Dataset
     from sigmax.records.run import Run
 
 
@@ -42,6 +44,7 @@ def certify(
     scheme = systems.load(system, device=device, dtype=opt.torch_dtype(dtype), batch=batch, compile=compile_)
     scheme.rule.check_certify(n0=n0, n=n, alpha=alpha)
     dataset = sources.load(data, split, size=image_size)
+    _warn_of_training_data(scheme, dataset)
     with (
         resumable(f"Every input finished so far is kept in {out}."),
         progress(f"certify {out.name}") as watch,
@@ -60,6 +63,20 @@ def certify(
             watch=watch,
         )
     _conclude(run)
+
+
+def _warn_of_training_data(scheme: "Scheme", dataset: "Dataset") -> None:
+    from sigmax import models
+
+    for voter in scheme.voters.values():
+        described = models.describe(voter.model)
+        training = described.notes.get("training", {}) if described else {}
+        if training.get("data", {}).get("fingerprint") == dataset.fingerprint:
+            complain(
+                "note: these are the images the network was trained on; "
+                "certified accuracy on them says nothing about new ones",
+                style="yellow",
+            )
 
 
 def _conclude(run: "Run") -> None:

@@ -61,7 +61,7 @@ def _one_sigma(sigma: float, train: "Dataset", test: "Dataset", out: Path, maxim
             architecture="small-cnn",
             sigma=sigma,
             out=out / "nets" / f"{name}.safetensors",
-            on_epoch=lambda epoch: watch(epoch.epoch, epoch.epochs),
+            on_step=watch,
         )
     model, description = models.load(network)
     scheme = Smoothed(model, sigma=sigma, classes=description.classes)

@@ -33,6 +33,8 @@ def import_log(
     from sigmax.records.field import NOT_STATED, read_log
     from sigmax.records.journal import write_all
 
+    if out.exists():
+        raise RequestError(f"{out} exists already; choose another output file")
     plan, records, found = read_log(
         log, sigma=sigma, n=n, alpha=alpha, inputs=inputs, data=NOT_STATED if data is None else data
     )

@@ -2,11 +2,13 @@
 
 import io
 import sys
+from typing import Annotated
 
 import typer
 
+from sigmax import __version__
 from sigmax.cli import build, certify, demo, field, predict, report, train, verify
-from sigmax.cli.progress import complain
+from sigmax.cli.progress import complain, say
 from sigmax.errors import RequestError, RunError
 
 app = typer.Typer(
@@ -16,6 +18,17 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
+
+
+@app.callback()
+def _common(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and end.", is_eager=True)] = False,
+) -> None:
+    if version:
+        say(f"sigmax {__version__}")
+        raise typer.Exit
+
+
 app.command("demo")(demo.demo)
 app.add_typer(train.app, name="train")
 app.add_typer(build.app, name="build")

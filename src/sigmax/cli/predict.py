@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sigmax.data import Dataset
     from sigmax.records.certificate import Prediction
 
+LEAST_SHOWN = 1e-12  # a p-value below it tells no more
 SHOWN = 20  # rows printed; all go to --out
 
 
@@ -72,7 +73,7 @@ def show(dataset: "Dataset", indices: "Sequence[int]", predictions: "Sequence[Pr
             str(index),
             Text(dataset.classes[dataset.labels[index]]),
             Text(named),
-            f"{p.p_value:.1e}",
+            f"{p.p_value:.1e}" if p.p_value > LEAST_SHOWN else f"<{LEAST_SHOWN:g}",
             p.outcome.name.lower(),
         )
     console.print(table)

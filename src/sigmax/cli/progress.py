@@ -64,6 +64,8 @@ class _Lines:
         now = time.monotonic()
         if self.first is None:
             self.first = done
+            if done:
+                print(f"{self.what}: going on, {done} of {total} done before", flush=True)
         if done < total and now - self.said < LOG_SECONDS:
             return
         self.said = now

@@ -59,6 +59,6 @@ def classifier(
             sigma=sigma,
             settings=settings,
             out=out,
-            on_epoch=lambda epoch: watch(epoch.epoch, epoch.epochs),
+            on_step=watch,
         )
     say(f"Wrote {out}. Next: sigmax build smoothed {out} --out SYSTEM")

@@ -35,6 +35,8 @@ def show(verdict: "Verdict") -> None:
         complain(f"{verdict.path}, line {finding.line}: {finding.message}")
     if len(verdict.findings) > SHOWN:
         complain(f"... and {len(verdict.findings) - SHOWN} more")
+    if verdict.torn:
+        complain(f"{verdict.path}: the last line is torn and was not counted; repeat the certify command to finish")
     extent = f"{verdict.records} of {verdict.planned} inputs" + ("" if verdict.finished else ", unfinished")
     say(f"{verdict.path}: {_conclusion(verdict)} ({extent}{_terms(verdict)})")
 
@@ -45,6 +47,8 @@ def _conclusion(verdict: "Verdict") -> str:
         return f"FAILED: {found} finding{'s' if found > 1 else ''}"
     if verdict.imported:
         return "possible, but not proved: an imported log holds no counts"
+    if not verdict.records:
+        return "nothing to verify: no input is finished yet"
     return "every radius follows from its counts"
 
 

@@ -28,16 +28,16 @@ def load(request: Request) -> Dataset:
     """The split asked for, or the file's only one.
 
     A file with any `<split>_images` must hold the split asked for by that name. A file with plain `images`
-    and `labels` has a single split, and is it, whichever name is asked for. Images are (N, H, W),
+    and `labels` is a single set, called "all", and is given whichever split is asked for. Images are (N, H, W),
     (N, C, H, W) or (N, H, W, C) with 1 or 3 channels, channels first where both readings fit. Without
     `classes` there are as many classes as the largest label in the file says, named by their numbers.
     """
     request.refuse_size()
     path = request.location("an .npz file with the arrays images and labels")
-    images, labels, classes = _read(path, request.split)
+    images, labels, classes, split = _read(path, request.split)
     return Dataset(
         name=path.stem,
-        split=request.split,
+        split=split,
         images=channels_first(images, path),
         labels=labels,
         classes=classes,
@@ -58,13 +58,14 @@ def channels_first(images: Array, path: Path) -> Array:
     )
 
 
-def _read(path: Path, split: str) -> tuple[Array, Array, tuple[str, ...]]:
+def _read(path: Path, split: str) -> tuple[Array, Array, tuple[str, ...], str]:
     if not zipfile.is_zipfile(path):
         raise RequestError(f"{path} is not an .npz file; save images and labels together with numpy.savez")
     try:
         with np.load(path, allow_pickle=False) as file:
             prefix = _prefix(path, file.files, split)
-            return _array(file, f"{prefix}images"), _array(file, f"{prefix}labels"), _classes(path, file)
+            images, labels = _array(file, f"{prefix}images"), _array(file, f"{prefix}labels")
+            return images, labels, _classes(path, file), split if prefix else "all"
     except RequestError:
         raise
     except Exception as error:  # damaged bytes make zip and numpy's header reader raise nearly anything

@@ -8,9 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from sigmax.errors import RequestError, RunError
+from sigmax.noise.draws import block
 
 Model = Callable[..., Tensor]
 LARGEST_LEARNED = 31 << 20  # bytes; glibc ignores blocks of 32 MiB and more
+MASKED = -50.0  # a class this far behind the leading one is out of the vote
 TRIAL = 4  # inputs of a trial batch whose neighbours are exchanged
 CPU_BATCH, GPU_BATCH = 1024, 4096  # inputs a forward pass, at most, unless told
 CACHED_NUMBERS = 1 << 17  # input numbers of a batch that suits a CPU's cache, as measured on small networks
@@ -60,11 +62,14 @@ class Voter:
         self.ready()
         if not self._batch_was_given and self.device.type == "cpu":
             self.batch = cpu_batch(x[0].numel())
-        noisy = x[0] + sigma * torch.randn((3 * TRIAL, *x.shape[1:]), generator=torch.Generator().manual_seed(0))
-        same, others, far = noisy[:TRIAL], noisy[TRIAL : 2 * TRIAL], 3 * noisy[2 * TRIAL :] + 1
-        first = self._trial(torch.cat([same, others]), sigma)
-        second = self._trial(torch.cat([same, far]), sigma)
-        if not _alike(first[:TRIAL], second[:TRIAL]):
+        noisy = x[0] + sigma * block(seed=0, input_id=0, stage="trial", index=0, shape=x.shape[1:])[: 2 * TRIAL]
+        same, near = noisy[:TRIAL], noisy[TRIAL:]
+        far = -3 * near
+        # The same inputs in the middle, among other neighbours before and behind, and in another order.
+        half = TRIAL // 2
+        first = self._trial(torch.cat([near[:half], same, near[half:]]), sigma)[half:-half]
+        second = self._trial(torch.cat([far[:half], same.flip(0), far[half:]]), sigma)[half:-half].flip(0)
+        if not _alike(first, second):
             raise RequestError(
                 "the model's answer for an input changes with the other inputs of its batch, so no certificate "
                 "would hold; use running statistics in its normalisation layers, call .eval() on a wrapped module, "
@@ -77,7 +82,8 @@ class Voter:
         except Exception as error:  # a model is the user's code: whatever it raises, its own words say it best
             raise RequestError(
                 f"the model does not accept an input of shape {tuple(batch.shape[1:])}: {error}. "
-                "Give it inputs of the shape (channels, height, width) it was built for"
+                "Give it a batch of inputs of the shape it was built for, such as (channels, height, width); "
+                "a single one needs a batch axis: x[None]"
             ) from error
         class_ids(output, len(batch), self.classes)
         return output.detach().clone()
@@ -106,8 +112,14 @@ def _alike(first: Tensor, second: Tensor) -> bool:
     """Equal class ids, or logits equal up to what rounding does in a batch of the same size."""
     if not first.is_floating_point():
         return torch.equal(first, second)
-    scale = first.abs().max()
-    return bool((first - second).abs().max() <= 1e-2 * scale) or not bool(scale.isfinite())
+    if not torch.equal(first.isfinite(), second.isfinite()):
+        return False
+    # Only what can decide the vote counts: a class that is masked out must not make the rest look alike.
+    one, other = (
+        torch.nan_to_num((t - t.amax(1, keepdim=True)).float()).clamp(min=MASKED) for t in (first, second)
+    )
+    spread = one[one > MASKED].abs().max()  # never empty: the leading class of each row stands at 0
+    return bool((one - other).abs().max() <= 1e-2 * spread)
 
 
 def keep_freed_memory() -> None:
@@ -135,6 +147,8 @@ def class_ids(output: Any, rows: int, classes: int) -> tuple[Tensor, Tensor]:
             )
         # Clamped so that an invalid id cannot be counted out of bounds before its flag is read.
         return output.long().clamp(0, classes - 1), ((output < 0) | (output >= classes)).any()
+    if output.is_complex() or output.dtype is torch.bool:
+        raise RequestError(f"logits must be real numbers; the model returned {output.dtype}")
     if output.shape[1] != classes:
         raise RequestError(
             f"the scheme was told classes={classes}, but the model returns {output.shape[1]} logits an input; "

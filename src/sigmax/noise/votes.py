@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from sigmax.certify.procedure import Ask, Counts, Procedure, Result, recorded_counts
-from sigmax.noise.draws import BLOCK, Source
+from sigmax.errors import RunError
+from sigmax.noise.draws import BLOCK, Source, empty
 from sigmax.noise.voter import Voter, refuse_invalid
 from sigmax.records.certificate import Stage
 
@@ -85,10 +86,11 @@ def tally(voter: Voter, items: Sequence[Item], inputs: Noisy) -> Iterator[tuple[
     ends = list(accumulate(item.ask.n for item in items))
     counts = torch.zeros(len(items) * voter.classes, dtype=torch.int64, device=voter.device)
     invalid = torch.zeros((), dtype=torch.bool, device=voter.device)
-    filler = Filler(inputs, min(voter.batch, ends[-1]))
+    size = min(voter.batch, ends[-1])  # read once: the voter may serve inputs of another shape meanwhile
+    filler = Filler(inputs, size)
     done = 0
-    for first in range(0, ends[-1], voter.batch):
-        last = min(first + voter.batch, ends[-1])
+    for first in range(0, ends[-1], size):
+        last = min(first + size, ends[-1])
         touched = overlapping(ends, done, last)
         if any(items[i].known is None for i in touched):
             batch, rows = filler.fill([(i, *span(items, ends, i, first, last)) for i in touched], items)
@@ -102,7 +104,17 @@ def tally(voter: Voter, items: Sequence[Item], inputs: Noisy) -> Iterator[tuple[
             refuse_invalid(invalid, voter.classes)
             table = counts.view(-1, voter.classes)[finished[0] : done].tolist()  # the one copy to the host
             for i, row in zip(finished, table, strict=True):
-                yield items[i].position, items[i].known or tuple(row)
+                yield items[i].position, whole(items[i], row)
+
+
+def whole(item: Item, counted: Sequence[int]) -> Counts:
+    """The item's counts, seen to be complete: a vote lost on the way must never make a bound look better."""
+    counts = item.known or tuple(counted)
+    if sum(counts) != item.ask.n:
+        raise RunError(
+            f"{item.ask.n} votes were asked for and {sum(counts)} counted; this is a bug, please report it"
+        )
+    return counts
 
 
 def overlapping(ends: Sequence[int], done: int, last: int) -> range:
@@ -146,9 +158,9 @@ class Filler:
     def __init__(self, inputs: Noisy, size: int) -> None:
         self.inputs = inputs
         shape = inputs.x.shape[1:]
-        self.batch = torch.empty((size, *shape))
-        self.rows = torch.empty(size, dtype=torch.int64)
-        self.aside = torch.empty((BLOCK, *shape))
+        self.batch = empty((size, *shape))
+        self.rows = torch.empty(size, dtype=torch.int64, device="cpu")
+        self.aside = empty((BLOCK, *shape))
         self.aside_holds: tuple[int, str, int] | None = None
         self.source = Source()
         self.thread = threading.local()  # each thread's own source

@@ -50,6 +50,7 @@ class Record:
             _require(type(line.get(name)) is int, name, "a whole number", line.get(name))
         seconds = line.get("seconds", -1.0)
         _require(_is_float(seconds) and seconds >= 0, "seconds", "a number of at least 0", seconds)
+        _require(seconds < 1e9, "seconds", "less than a lifetime", seconds)
         try:
             certificate = Certificate(
                 predicted=line["predicted"],
@@ -68,7 +69,14 @@ class Record:
 def _stage(data: Mapping[str, Any]) -> Stage:
     for count in data["counts"]:
         _require(type(count) is int, "a count", "a whole number", count)
-    return Stage(**{**data, "counts": tuple(data["counts"])})
+    stage = Stage(**{**data, "counts": tuple(data["counts"])})
+    _require(type(stage.name) is str, "a stage's name", "text", stage.name)
+    _require(_is_float(stage.sigma), "a stage's sigma", "a finite number", stage.sigma)
+    _require(type(stage.n) is int, "a stage's n", "a whole number", stage.n)
+    for name in ("alpha", "lower", "upper", "radius"):
+        value = getattr(stage, name)
+        _require(value is None or _is_float(value), f"a stage's {name}", "a finite number", value)
+    return stage
 
 
 def _require(holds: bool, name: str, expected: str, got: object) -> None:

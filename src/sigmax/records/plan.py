@@ -7,6 +7,10 @@ from typing import Any
 from sigmax.errors import RequestError
 
 FORMAT = 1
+_PLAINLY = {  # where a field's own name would not tell the reader what to do
+    "system": "system (the model's weights or its settings)",
+    "inputs.count": "inputs.count (a run's inputs are fixed; take others with --start and another file)",
+}
 _MANY = 2**40  # more inputs than any data set has
 
 
@@ -83,7 +87,11 @@ class Plan:
         """What differs, as 'name: here, there'; empty when the same run is meant."""
         here, there = dict(_flat(self._compared())), dict(_flat(other._compared()))
         keys = sorted(here.keys() | there.keys())
-        return [f"{k}: {here.get(k)!r} here, {there.get(k)!r} there" for k in keys if here.get(k) != there.get(k)]
+        return [
+            f"{_PLAINLY.get(k, k)}: {here.get(k)!r} here, {there.get(k)!r} there"
+            for k in keys
+            if here.get(k) != there.get(k)
+        ]
 
     def _compared(self) -> dict[str, Any]:
         return {key: value for key, value in asdict(self).items() if key != "made_with"}

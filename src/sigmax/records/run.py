@@ -70,10 +70,19 @@ def read(path: str | Path) -> Run:
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """The whole lines of a run file with their numbers; what follows the last newline is torn and left out."""
+    yield from enumerate(_content(path).split(b"\n")[:-1], start=1)
+
+
+def torn(path: Path) -> bool:
+    """Whether something follows the last newline: a line that was being written when the run was cut."""
+    return not _content(path).endswith(b"\n")
+
+
+def _content(path: Path) -> bytes:
     try:
         content = path.read_bytes()
         if content.startswith(GZIP_MAGIC):
             content = gzip.decompress(content)
     except (OSError, EOFError, zlib.error) as error:
         raise RequestError(f"cannot read the run file {path}: {error}") from error
-    yield from enumerate(content.split(b"\n")[:-1], start=1)
+    return content

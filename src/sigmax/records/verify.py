@@ -14,7 +14,7 @@ from sigmax.records.assembly import Assembly
 from sigmax.records.certificate import Certificate, Outcome
 from sigmax.records.lines import Record
 from sigmax.records.plan import Plan
-from sigmax.records.run import numbered_lines
+from sigmax.records.run import numbered_lines, torn
 
 IMPORTED = "imported"
 TOLERANCE = 1e-10  # what two versions of scipy may differ by; far below any digit that is printed
@@ -39,6 +39,7 @@ class Verdict:
     findings: tuple[Finding, ...]
     records: int
     finished: bool
+    torn: bool  # whether the last line was cut short, and so not counted
 
     @property
     def holds(self) -> bool:
@@ -69,9 +70,11 @@ def verify(path: str | Path) -> Verdict:
                 findings += [Finding(number, f"input {record.index}: {p}") for p in problems(run.plan, record)]
         except RequestError as error:
             findings.append(Finding(number, str(error)))
+            if run.plan is None:  # without a plan no other line means anything
+                break
     if run.plan is None and not findings:
         raise RequestError(f"{path} holds no whole line; expected a run file written by `sigmax certify`")
-    return Verdict(path, run.plan, tuple(findings), len(run.records), run.finished)
+    return Verdict(path, run.plan, tuple(findings), len(run.records), run.finished, torn(path))
 
 
 def check_plan(plan: Plan) -> None:
@@ -96,8 +99,12 @@ def _claims(plan: Plan, record: Record) -> Iterator[str]:
     c = record.certificate
     if c.outcome not in (Outcome.CLAIMED, Outcome.ABSTAINED_ELSEWHERE, Outcome.IMPOSSIBLE):
         yield f"an imported log cannot be {_shown(c.outcome)}: it holds no counts"
-    if c.predicted is None and c.radius != 0:
-        yield f"it claims radius {c.radius} without a class"
+    if (c.predicted is None or c.outcome is Outcome.ABSTAINED_ELSEWHERE) and (c.predicted, c.radius) != (None, 0):
+        yield f"it abstains, but claims class {c.predicted} and radius {c.radius}"
+    if c.radius < 0 or record.label < 0 or (c.predicted or 0) < 0:
+        yield f"radius {c.radius}, label {record.label} and class {c.predicted} must not be negative"
+    if c.alpha != plan.alpha:
+        yield f"alpha is recorded as {c.alpha}, the plan says {plan.alpha}"
     sigma = c.stages[-1].sigma if c.stages else _claimable(plan)
     if c.outcome is Outcome.IMPOSSIBLE or c.radius > PRINTED * radius.largest(sigma, plan.n, plan.alpha):
         yield f"radius {c.radius} is impossible: more than the draws can show"
@@ -120,29 +127,30 @@ def _proof(plan: Plan, record: Record) -> Iterator[str]:
 
 def disagreements(recorded: Certificate, proved: Certificate) -> Iterator[str]:
     """Where a recorded certificate says something else than its counts prove."""
+    scale = max((stage.sigma for stage in proved.stages), default=0.0)
     for name in ("predicted", "radius", "outcome", "alpha"):
-        yield from _differs(name, getattr(recorded, name), getattr(proved, name))
+        yield from _differs(name, getattr(recorded, name), getattr(proved, name), scale)
     if recorded.predicted is None and recorded.radius != 0:
         yield f"it abstains, but with radius {recorded.radius}"
     if len(recorded.stages) != len(proved.stages):
         yield f"{len(recorded.stages)} stages are recorded, {len(proved.stages)} are asked for"
     for old, new in zip(recorded.stages, proved.stages, strict=False):
         for name in ("name", "sigma", "counts", "n", "alpha", "lower", "upper", "radius"):
-            yield from _differs(f"{old.name} {name}", getattr(old, name), getattr(new, name))
+            yield from _differs(f"{old.name} {name}", getattr(old, name), getattr(new, name), scale)
 
 
-def _differs(name: str, recorded: object, proved: object) -> Iterator[str]:
+def _differs(name: str, recorded: object, proved: object, sigma: float) -> Iterator[str]:
     if recorded == proved and type(recorded) is type(proved):
         return
-    if name.endswith(ROUNDED) and _close(recorded, proved):
+    if name.endswith(ROUNDED) and _close(recorded, proved, TOLERANCE * min(1.0, sigma)):
         return
     yield f"{name} is recorded as {_shown(recorded)}, the counts give {_shown(proved)}"
 
 
-def _close(recorded: object, proved: object) -> bool:
+def _close(recorded: object, proved: object, tolerance: float) -> bool:
     if not (isinstance(recorded, float) and isinstance(proved, float)):
         return False
-    return math.isclose(recorded, proved, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
+    return math.isclose(recorded, proved, rel_tol=TOLERANCE, abs_tol=tolerance)
 
 
 def _shown(value: object) -> object:

@@ -162,6 +162,10 @@ def _folder(source: str | Path) -> Path:
         found = (folder / HEAD).is_file()
     except (OSError, RuntimeError) as error:  # no such user's home, or a name too long
         raise RequestError(f"{source} cannot be a system folder: {error}") from error
+    if folder.suffix in (".safetensors", ".pt", ".pth", ".th"):
+        raise RequestError(
+            f"{folder} is a checkpoint; make a system of it: sigmax build smoothed {folder} --out SYSTEM"
+        )
     if not found:
         raise RequestError(f"expected a system folder with a {HEAD} at {folder}; `sigmax build` writes one")
     return folder

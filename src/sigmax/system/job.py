@@ -43,6 +43,11 @@ def certify_run(
     Everything that can be refused is refused first. A run that was cut, killed or interrupted is continued by
     the same call and ends with the same records as one left alone; a finished run is returned as it is.
     """
+    if not isinstance(dataset, Dataset):
+        raise RequestError(
+            f"certify_run needs a data set, got {type(dataset).__name__}; use sx.data.load(...), or for arrays "
+            "sx.data.Dataset(name, split, images, labels, classes)"
+        )
     indices = select(len(dataset), start=start, skip=skip, maximum=maximum)
     scheme.rule.check_certify(n0=n0, n=n, alpha=alpha)
     _check_fits(scheme, dataset)
@@ -134,6 +139,7 @@ def made_with(scheme: Scheme) -> dict[str, Any]:
         "sigmax": __version__,
         "python": platform.python_version(),
         "torch": torch.__version__,
+        "cpu": torch.backends.cpu.get_cpu_capability(),
         "numpy": np.__version__,
         "scipy": scipy.__version__,
         "batch": {name: voter.batch for name, voter in scheme.voters.items()},
