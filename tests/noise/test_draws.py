@@ -1,12 +1,14 @@
 """Addressed noise: the same address, the same numbers; another address, independent ones."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
 from scipy import stats
 
 from sigmax.errors import RequestError
-from sigmax.noise.draws import BLOCK, block, check_word
+from sigmax.noise.draws import BLOCK, Address, Source, block, check_word, empty
 
 ADDRESS = {"seed": 3, "input_id": 17, "stage": "estimation", "index": 5, "shape": (2, 3)}
 
@@ -61,6 +63,17 @@ def test_parts_of_an_address_cannot_stand_in_for_each_other():
         for s in words for i in words for k in (0, 1, 2, 2**32) for t in stages
     }  # fmt: skip
     assert len(firsts) == len(words) ** 2 * 4 * len(stages)
+
+
+@pytest.mark.parametrize("cuts", [(0, 128), (0, 1, 128), (0, 100, 128), (0, 64, 65, 100, 128)])
+def test_a_block_drawn_in_parts_is_the_same_block(cuts):
+    whole = block(**ADDRESS)
+    address = Address(3, 17, "estimation", 5)
+    going_on = Source()
+    parts = [going_on.fill(empty((b - a, 2, 3)), address, a) for a, b in pairwise(cuts)]
+    assert torch.equal(torch.cat(parts), whole)
+    for a, b in pairwise(cuts):  # and each part by itself
+        assert torch.equal(Source().fill(empty((b - a, 2, 3)), address, a), whole[a:b])
 
 
 def test_large_values_come_as_often_as_they_should():

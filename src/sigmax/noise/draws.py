@@ -11,8 +11,10 @@ last digits depend on the CPU. The noise is made on the CPU whichever device vot
 import hashlib
 import struct
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -25,7 +27,23 @@ _WORD = 2**64
 
 def block(*, seed: int, input_id: int, stage: str, index: int, shape: Sequence[int]) -> Tensor:
     """Block `index` of a stage: 128 independent standard normal draws of `shape`, float32."""
-    return Source().fill(empty((BLOCK, *shape)), seed, input_id, stage, index)
+    return Source().fill(empty((BLOCK, *shape)), Address(seed, input_id, stage, index))
+
+
+class Address(NamedTuple):
+    """Where a block of noise comes from."""
+
+    seed: int
+    input_id: int
+    stage: str
+    block: int
+
+    def state(self) -> npt.NDArray[np.uint64]:
+        """The generator's whole state: three hashed words, and the counter SFC64 begins with."""
+        told = struct.pack("<QQQ", self.seed, self.input_id, self.block) + self.stage.encode()
+        return np.frombuffer(hashlib.shake_128(told).digest(24) + struct.pack("<Q", 1), dtype="<u8").astype(
+            np.uint64
+        )
 
 
 def empty(shape: Sequence[int]) -> Tensor:
@@ -34,27 +52,29 @@ def empty(shape: Sequence[int]) -> Tensor:
 
 
 class Source:
-    """Draws blocks one after the other; every thread needs its own."""
+    """Draws from blocks, and goes on within one where it left off; every thread needs its own."""
 
     def __init__(self) -> None:
         self._bits = np.random.SFC64(0)
         self._generator = np.random.Generator(self._bits)
+        self._next: tuple[Address, int] | None = None  # the draw that would come now
 
-    def fill(self, out: Tensor, seed: int, input_id: int, stage: str, index: int) -> Tensor:
-        """Write a block into `out` (128, ...), which must be contiguous 32-bit floats on the CPU."""
-        address = struct.pack("<QQQ", seed, input_id, index) + stage.encode()
-        state = np.frombuffer(hashlib.shake_128(address).digest(24) + _COUNTER, dtype="<u8").astype(np.uint64)
+    def fill(self, out: Tensor, address: Address, first: int = 0) -> Tensor:
+        """Write the draws of a block from `first` on into `out` (draws, ...): contiguous float32 on the CPU."""
+        if self._next != (address, first):
+            self._begin(address, skip=first * out[0].numel())
+        self._generator.standard_normal(dtype=np.float32, out=out.numpy())
+        self._next = address, first + len(out)
+        return out
+
+    def _begin(self, address: Address, skip: int) -> None:
         self._bits.state = {
             "bit_generator": "SFC64",
-            "state": {"state": state},
+            "state": {"state": address.state()},
             "has_uint32": 0,
             "uinteger": 0,
         }
-        self._generator.standard_normal(dtype=np.float32, out=out.numpy())
-        return out
-
-
-_COUNTER = struct.pack("<Q", 1)  # the fourth word of the state, as SFC64 begins
+        self._generator.standard_normal(size=skip, dtype=np.float32)
 
 
 def check_word(name: str, value: int) -> int:

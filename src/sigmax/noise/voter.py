@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from sigmax.errors import RequestError, RunError
-from sigmax.noise.draws import block
+from sigmax.noise.draws import BLOCK, block
 
 Model = Callable[..., Tensor]
 LARGEST_LEARNED = 31 << 20  # bytes; glibc ignores blocks of 32 MiB and more
@@ -103,9 +103,9 @@ class Voter:
 
 
 def cpu_batch(numbers: int) -> int:
-    """Inputs a forward pass so that a layer's results stay in the cache: 1,024 of 8x8 pixels, 64 of 3x32x32."""
+    """Inputs a forward pass so that a layer's results stay in the cache: 1,024 of 8x8 pixels, 128 of 3x32x32."""
     fitting = max(1, CACHED_NUMBERS // numbers)
-    return min(CPU_BATCH, max(64, 1 << fitting.bit_length() - 1))
+    return min(CPU_BATCH, max(BLOCK, 1 << fitting.bit_length() - 1))
 
 
 def _alike(first: Tensor, second: Tensor) -> bool:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from sigmax.certify.procedure import Ask, Counts, Procedure, Result, recorded_counts
 from sigmax.errors import RunError
-from sigmax.noise.draws import BLOCK, Source, empty
+from sigmax.noise.draws import BLOCK, Address, Source, empty
 from sigmax.noise.voter import Voter, refuse_invalid
 from sigmax.records.certificate import Stage
 
@@ -133,26 +133,19 @@ def span(items: Sequence[Item], ends: Sequence[int], i: int, first: int, last: i
 
 
 class Piece(NamedTuple):
-    """Rows `first` to `last` of a batch: the draws `low` to `high` of one block of one item's noise."""
+    """Rows `first` to `last` of a batch: the draws of one block of noise from `low` on."""
 
     first: int
     last: int
-    item: Item
-    block: int
+    address: Address
     low: int
-    high: int
-
-    @property
-    def address(self) -> tuple[int, str, int]:
-        """What the block's noise depends on, within one call."""
-        return self.item.position, self.item.ask.stage, self.block
 
 
 class Filler:
     """Writes noisy inputs into one buffer that every batch reuses.
 
-    Whole blocks are drawn where they are needed, large ones by several threads at once. A block that is cut by the
-    batch's edge is drawn aside and kept, because the next batch may go on with it.
+    Large whole blocks are drawn by several threads at once. A block that the batch's edge cuts is drawn by one source
+    that stays where it is, because the next batch goes on with it.
     """
 
     def __init__(self, inputs: Noisy, size: int) -> None:
@@ -160,57 +153,48 @@ class Filler:
         shape = inputs.x.shape[1:]
         self.batch = empty((size, *shape))
         self.rows = torch.empty(size, dtype=torch.int64, device="cpu")
-        self.aside = empty((BLOCK, *shape))
-        self.aside_holds: tuple[int, str, int] | None = None
         self.source = Source()
         self.thread = threading.local()  # each thread's own source
-        threads = torch.get_num_threads() if self.aside.numel() >= WORTH_A_THREAD else 1
+        threads = torch.get_num_threads() if BLOCK * shape.numel() >= WORTH_A_THREAD else 1
         self.pool = ThreadPoolExecutor(threads) if threads > 1 else None
 
     def fill(self, spans: Sequence[tuple[int, int, int]], items: Sequence[Item]) -> tuple[Tensor, Tensor]:
         """The batch made of the given draws of the given items, and which item each row belongs to."""
+        used = 0
         pieces: list[Piece] = []
-        ranges: list[tuple[int, int, Item]] = []
+        for i, start, stop in spans:
+            self.rows[used : used + stop - start] = i
+            pieces += self._pieces(items[i], used, start, stop)
+            used += stop - start
+        self._draw(pieces)
         used = 0
         for i, start, stop in spans:
-            ranges.append((used, used + stop - start, items[i]))
-            self.rows[used : used + stop - start] = i
-            for index, low, high in in_blocks(start, stop):
-                pieces.append(Piece(used, used + high - low, items[i], index, low, high))
-                used += high - low
-        self._draw(pieces)
-        for first, last, item in ranges:
             # Two operations, not one with alpha: their result is the same on every machine and for every batch.
-            self.batch[first:last].mul_(item.ask.sigma).add_(self.inputs.x[item.position])
+            noisy = self.batch[used : used + stop - start]
+            noisy.mul_(items[i].ask.sigma).add_(self.inputs.x[items[i].position])
+            used += stop - start
         return self.batch[:used], self.rows[:used]
 
+    def _pieces(self, item: Item, row: int, start: int, stop: int) -> Iterator[Piece]:
+        seed, input_id = self.inputs.seed, self.inputs.ids[item.position]
+        for index, low, high in in_blocks(start, stop):
+            yield Piece(row, row + high - low, Address(seed, input_id, item.ask.stage, index), low)
+            row += high - low
+
     def _draw(self, pieces: Sequence[Piece]) -> None:
-        whole = [piece for piece in pieces if piece.high - piece.low == BLOCK]
-        for piece in pieces:
-            if piece.high - piece.low < BLOCK:
-                self._draw_aside(piece)
-        if self.pool is None:
-            for piece in whole:
-                self._draw_whole(piece, self.source)
-        else:
-            list(self.pool.map(self._draw_in_thread, whole))
+        alone = [piece for piece in pieces if self.pool is None or piece.last - piece.first < BLOCK]
+        for piece in alone:
+            self._draw_from(self.source, piece)
+        if self.pool is not None:
+            list(self.pool.map(self._draw_in_thread, (p for p in pieces if p.last - p.first == BLOCK)))
 
     def _draw_in_thread(self, piece: Piece) -> None:
         if not hasattr(self.thread, "source"):
             self.thread.source = Source()
-        self._draw_whole(piece, self.thread.source)
+        self._draw_from(self.thread.source, piece)
 
-    def _draw_whole(self, piece: Piece, source: Source) -> None:
-        self._noise(piece, self.batch[piece.first : piece.last], source)
-
-    def _draw_aside(self, piece: Piece) -> None:
-        if self.aside_holds != piece.address:
-            self._noise(piece, self.aside, self.source)
-            self.aside_holds = piece.address
-        self.batch[piece.first : piece.last] = self.aside[piece.low : piece.high]
-
-    def _noise(self, piece: Piece, out: Tensor, source: Source) -> None:
-        source.fill(out, self.inputs.seed, self.inputs.ids[piece.item.position], piece.item.ask.stage, piece.block)
+    def _draw_from(self, source: Source, piece: Piece) -> None:
+        source.fill(self.batch[piece.first : piece.last], piece.address, piece.low)
 
 
 def in_blocks(start: int, stop: int) -> Iterator[tuple[int, int, int]]:
