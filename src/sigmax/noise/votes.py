@@ -144,8 +144,8 @@ class Piece(NamedTuple):
 class Filler:
     """Writes noisy inputs into one buffer that every batch reuses.
 
-    Large whole blocks are drawn by several threads at once. A block that the batch's edge cuts is drawn by one source
-    that stays where it is, because the next batch goes on with it.
+    Large whole blocks are drawn by several threads at once. A block that the batch's edge cuts is drawn by one
+    source that stays where it is, because the next batch goes on with it.
     """
 
     def __init__(self, inputs: Noisy, size: int) -> None:
