@@ -42,7 +42,7 @@ def test_the_draws_are_standard_normal():
     )
     assert stats.kstest(draws, "norm").pvalue > 1e-3
     assert abs(draws.mean()) < 4 / np.sqrt(draws.size)
-    assert stats.chi2(draws.size).cdf((draws.astype(float) ** 2).sum()) == pytest.approx(0.5, abs=0.499)
+    assert 0.001 < stats.chi2(draws.size).cdf((draws.astype(float) ** 2).sum()) < 0.999
     # Tails decide large radii: the share beyond 3 and 4 standard deviations must be right.
     for t in (3.0, 4.0):
         beyond = int((np.abs(draws) > t).sum())

@@ -128,7 +128,7 @@ def keep_freed_memory() -> None:
     glibc learns from a large block that is freed; without this a small network spends most of its time on page
     faults (measured: 120,000 votes a second instead of 340,000). Elsewhere it does nothing.
     """
-    torch.empty(LARGEST_LEARNED, dtype=torch.uint8)
+    torch.empty(LARGEST_LEARNED, dtype=torch.uint8, device="cpu")
 
 
 def class_ids(output: Any, rows: int, classes: int) -> tuple[Tensor, Tensor]:
