@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from sigmax import models as models
     from sigmax import radius as radius
     from sigmax import report as report
+    from sigmax import train as train
+    from sigmax.certify.dual import Dual as Dual
+    from sigmax.certify.lipschitz import Lipschitz as Lipschitz
     from sigmax.certify.smoothed import Smoothed as Smoothed
     from sigmax.errors import RequestError as RequestError
     from sigmax.errors import RunError as RunError
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Certificate": "sigmax.records.certificate",
+    "Dual": "sigmax.certify.dual",
+    "Lipschitz": "sigmax.certify.lipschitz",
     "Outcome": "sigmax.records.certificate",
     "Prediction": "sigmax.records.certificate",
     "RequestError": "sigmax.errors",
@@ -41,10 +46,12 @@ _HOMES = {
     "read": "sigmax.records.run",
     "verify": "sigmax.records.verify",
 }
-_MODULES = ("bounds", "data", "models", "radius", "report")
+_MODULES = ("bounds", "data", "models", "radius", "report", "train")
 
 __all__ = [
     "Certificate",
+    "Dual",
+    "Lipschitz",
     "Outcome",
     "Prediction",
     "RequestError",
@@ -60,6 +67,7 @@ __all__ = [
     "radius",
     "read",
     "report",
+    "train",
     "verify",
 ]
 

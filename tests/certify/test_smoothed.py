@@ -8,7 +8,8 @@ from scipy import stats
 import sigmax as sx
 from sigmax import bounds, radius
 from sigmax.certify.procedure import replay
-from sigmax.certify.rules import SmoothedRule, rebuild
+from sigmax.certify.rebuild import rebuild
+from sigmax.certify.smoothed_rule import SmoothedRule
 
 
 def voter(shares):

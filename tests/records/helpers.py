@@ -1,7 +1,7 @@
 """Small runs to write and damage, made by the real rule from made-up counts."""
 
 from sigmax.certify.procedure import replay
-from sigmax.certify.rules import SmoothedRule
+from sigmax.certify.smoothed_rule import SmoothedRule
 from sigmax.records.certificate import Certificate, Stage
 from sigmax.records.lines import Record
 from sigmax.records.plan import Plan

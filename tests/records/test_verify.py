@@ -9,7 +9,7 @@ import pytest
 
 import sigmax as sx
 from sigmax.certify.procedure import replay
-from sigmax.certify.rules import SmoothedRule
+from sigmax.certify.smoothed_rule import SmoothedRule
 from sigmax.records.certificate import Stage
 from sigmax.records.journal import write_all
 from sigmax.records.lines import decode, encode

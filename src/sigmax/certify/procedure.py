@@ -1,18 +1,18 @@
-"""How a scheme asks for votes. A procedure is a generator: it yields an `Ask`, is sent the counts, and in the
-end returns its certificate. It knows neither networks nor noise, so the same lines certify an input (the engine
-answers), resume a run (the journal answers) and verify a record (its counts answer).
+"""How a scheme asks. A procedure is a generator: it yields an `Ask` for votes (or a `Look` at scores), is sent the
+answer, and in the end returns its certificate. It knows neither networks nor noise, so the same lines certify an
+input (the engine answers), resume a run (the journal answers) and verify a record (its counts answer).
 """
 
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
+from sigmax.bounds import Spent
 from sigmax.errors import RequestError
 from sigmax.records.certificate import Certificate, Prediction, Stage
 
 Result = TypeVar("Result", Certificate, Prediction)
 Counts = tuple[int, ...]
-Procedure = Generator["Ask", Counts, Result]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +32,43 @@ class Ask:
         return self.stop - self.start
 
 
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A request for the scores that `network` gives the input itself, without noise."""
+
+    network: str
+    stage: str
+    classes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The leading class of an input, its score and the strongest rival's."""
+
+    top: int
+    score: float
+    rival: float
+
+
+Question = Ask | Look
+Answer = Counts | Seen
+Procedure = Generator[Question, Answer, Result]
+
+
 class Rule(Protocol):
     """The mathematics of a scheme, free of torch: what to ask for, and what follows from the answers."""
 
     @property
     def classes(self) -> int:
         """How many classes the scheme tells apart."""
+
+    @property
+    def pays(self) -> bool:
+        """Whether its certificates may be wrong by chance, and so need a share of alpha."""
+
+    @property
+    def largest_noise(self) -> float:
+        """The largest sigma of any classifier in it (a router is none); 0 without noise."""
 
     def certifying(self, *, n0: int, n: int, alpha: float) -> Procedure[Certificate]:
         """The procedure that certifies one input."""
@@ -52,31 +83,84 @@ class Rule(Protocol):
         """Raise unless these draws could ever predict at this alpha."""
 
     def describe(self) -> Mapping[str, Any]:
-        """The rule as plain data, from which `sigmax.certify.rules.rebuild` makes it again."""
+        """The rule as plain data, from which `sigmax.certify.rebuild.rebuild` makes it again."""
+
+
+def votes(ask: Ask) -> Generator[Question, Answer, Counts]:
+    """Ask for votes from within a procedure: `counts = yield from votes(ask)`."""
+    answer = yield ask
+    assert isinstance(answer, tuple)
+    return answer
+
+
+def scores(look: Look) -> Generator[Question, Answer, Seen]:
+    """Ask for scores from within a procedure."""
+    answer = yield look
+    assert isinstance(answer, Seen)
+    return answer
+
+
+def within(name: str, procedure: Procedure[Result]) -> Procedure[Result]:
+    """The procedure as a part of a larger one: its networks, stages and payments are called `name/...`.
+
+    The stage is part of the noise's address, so parts never share their noise.
+    """
+    try:
+        question = next(procedure)
+        while True:
+            under = replace(
+                question, network=prefixed(name, question.network), stage=prefixed(name, question.stage)
+            )
+            question = procedure.send((yield under))
+    except StopIteration as end:
+        result: Result = end.value
+        return renamed(name, result)
+
+
+def renamed(name: str, result: Result) -> Result:
+    """The result with its stages and payments called `name/...`."""
+    stages = tuple(replace(stage, name=prefixed(name, stage.name)) for stage in result.stages)
+    ledger = tuple(Spent(prefixed(name, entry.on), entry.alpha) for entry in result.ledger)
+    return replace(result, stages=stages, ledger=ledger)
+
+
+def prefixed(name: str, inner: str) -> str:
+    """How a part's stage or network is called in the whole."""
+    return f"{name}/{inner}"
 
 
 def replay(procedure: Procedure[Result], stages: Sequence[Stage]) -> Result:
     """Run a procedure on recorded counts instead of fresh votes."""
     recorded = {stage.name: stage for stage in stages}
     try:
-        ask = next(procedure)
+        question = next(procedure)
         while True:
-            ask = procedure.send(recorded_counts(ask, recorded))
+            question = procedure.send(recorded_answer(question, recorded))
     except StopIteration as end:
         result: Result = end.value
         return result
 
 
-def recorded_counts(ask: Ask, recorded: Mapping[str, Stage]) -> Counts:
-    """The counts that answer `ask`, or an error that says how the record differs from what was asked."""
-    stage = recorded.get(ask.stage)
+def recorded_answer(question: Question, recorded: Mapping[str, Stage]) -> Answer:
+    """What a record holds in answer to `question`, or an error that says how it differs from what was asked."""
+    stage = recorded.get(question.stage)
     if stage is None:
-        raise RequestError(f"the record has no stage {ask.stage!r}; it has {sorted(recorded)}")
-    if len(stage.counts) != ask.classes:
-        raise RequestError(f"stage {ask.stage!r} should count {ask.classes} classes; it counts {len(stage.counts)}")
-    if (stage.n, stage.sigma) != (ask.n, ask.sigma):
+        raise RequestError(f"the record has no stage {question.stage!r}; it has {sorted(recorded)}")
+    if len(stage.counts) != question.classes:
         raise RequestError(
-            f"stage {ask.stage!r} should hold n={ask.n} draws at sigma={ask.sigma}; "
+            f"stage {question.stage!r} should count {question.classes} classes; it counts {len(stage.counts)}"
+        )
+    n, sigma = (question.n, question.sigma) if isinstance(question, Ask) else (1, 0.0)
+    if (stage.n, stage.sigma) != (n, sigma):
+        raise RequestError(
+            f"stage {question.stage!r} should hold n={n} draws at sigma={sigma}; "
             f"the record has n={stage.n} at sigma={stage.sigma}"
         )
-    return stage.counts
+    if isinstance(question, Ask):
+        return stage.counts
+    if stage.lower is None or stage.upper is None or stage.lower < stage.upper:
+        raise RequestError(
+            f"stage {question.stage!r} should hold the leading score and a rival's that is not above it; "
+            f"the record has {stage.lower} and {stage.upper}"
+        )
+    return Seen(stage.counts.index(1), stage.lower, stage.upper)

@@ -2,8 +2,8 @@
 
 import torch
 
-from sigmax.certify.rules import Bound, SmoothedRule
 from sigmax.certify.scheme import Domain, Scheme
+from sigmax.certify.smoothed_rule import Bound, SmoothedRule
 from sigmax.noise.voter import Model, Voter
 
 

@@ -24,6 +24,7 @@ class Voter:
     `model`: any callable from a batch to logits (batch, classes) or to class ids (batch,). One that declares
     `takes_sigma = True` is called as `model(batch, sigma)`. A torch module is put in eval mode: in training mode
     its votes would depend on the batch they stand in, and no certificate would hold.
+    `votes=False`: the model is asked for `scores` instead, so class ids will not do.
     """
 
     def __init__(
@@ -35,6 +36,7 @@ class Voter:
         dtype: torch.dtype | None = None,
         batch: int | None = None,
         compile: bool = False,  # noqa: A002 (the name users know from torch)
+        votes: bool = True,
     ) -> None:
         if not callable(model):
             raise RequestError(f"model must be callable (batch -> logits or class ids); got {type(model).__name__}")
@@ -49,6 +51,7 @@ class Voter:
             model.to(self.device)
         self._forward: Model = torch.compile(model) if compile else model
         self.compiled = compile
+        self.votes = votes
 
     def ready(self) -> None:
         """Eval mode, also for a module that was trained on since the voter was made."""
@@ -86,11 +89,26 @@ class Voter:
                 "a single one needs a batch axis: x[None]"
             ) from error
         class_ids(output, len(batch), self.classes)
+        if not self.votes and output.ndim != 2:
+            raise RequestError(f"the model must return scores of shape (batch, {self.classes}), not class ids")
         return output.detach().clone()
 
     def vote(self, batch: Tensor, sigma: float) -> tuple[Tensor, Tensor]:
         """Class ids of a batch, and a flag (still on the device) that is true if any of them is no class."""
         return class_ids(self._call(self._forward, batch.to(self.device), sigma), len(batch), self.classes)
+
+    def scores(self, batch: Tensor) -> Tensor:
+        """The logits of a batch without noise, on the CPU; seen to be numbers."""
+        output = self._call(self._forward, batch.to(self.device), 0.0)
+        class_ids(output, len(batch), self.classes)
+        if not bool(output.isfinite().all()):
+            raise RunError("the model returned scores that are not finite. Check the weights and their precision")
+        return output.detach().cpu()
+
+    def like(self, other: "Voter") -> bool:
+        """Whether the two cast the same votes in the same way, so that one can do the work of both."""
+        kinds = ("classes", "device", "dtype", "compiled", "votes", "batch", "_batch_was_given")
+        return self.model is other.model and all(getattr(self, k) == getattr(other, k) for k in kinds)
 
     def _call(self, model: Model, batch: Tensor, sigma: float) -> Tensor:
         with torch.inference_mode(), self._precision():

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from sigmax.certify.procedure import Ask, Counts, Procedure, Result, recorded_counts
+from sigmax.certify.procedure import Answer, Ask, Counts, Look, Procedure, Question, Result, Seen, recorded_answer
 from sigmax.errors import RunError
 from sigmax.noise.draws import BLOCK, Address, Source, empty
 from sigmax.noise.voter import Voter, refuse_invalid
@@ -56,28 +56,40 @@ def run(
     """
     asked = {position: next(procedure) for position, procedure in enumerate(procedures)}
     while asked:
-        still_asking: dict[int, Ask] = {}
-        for position, counts in answer(asked, inputs, voters, known or {}):
+        still_asking: dict[int, Question] = {}
+        for position, reply in answer(asked, inputs, voters, known or {}):
             try:
-                still_asking[position] = procedures[position].send(counts)
+                still_asking[position] = procedures[position].send(reply)
             except StopIteration as end:
                 yield position, end.value
         asked = dict(sorted(still_asking.items()))
 
 
 def answer(
-    asked: Mapping[int, Ask], inputs: Noisy, voters: Mapping[str, Voter], known: Known
-) -> Iterator[tuple[int, Counts]]:
-    """The counts of every ask; those that can share a batch do."""
-    together: dict[tuple[str, float | None], list[Item]] = {}
-    for position, ask in asked.items():
+    asked: Mapping[int, Question], inputs: Noisy, voters: Mapping[str, Voter], known: Known
+) -> Iterator[tuple[int, Answer]]:
+    """The answers to all questions; those that can share a batch do."""
+    together: dict[tuple[int, float | None], list[Item]] = {}
+    for position, question in asked.items():
         recorded = {stage.name: stage for stage in known.get(position, ())}
-        item = Item(position, ask, recorded_counts(ask, recorded) if recorded else None)
-        # A network that is told sigma can serve only one sigma a batch.
-        shared_sigma = ask.sigma if voters[ask.network].takes_sigma else None
-        together.setdefault((ask.network, shared_sigma), []).append(item)
-    for (network, _), items in together.items():
-        yield from tally(voters[network], items, inputs)
+        reply = recorded_answer(question, recorded) if recorded else None
+        voter = voters[question.network]
+        if isinstance(question, Look):
+            yield position, reply or look(voter, inputs.x[position])
+            continue
+        assert not isinstance(reply, Seen)
+        # One network may have several names; but told sigma, it can serve only one sigma a batch.
+        shared = id(voter), question.sigma if voter.takes_sigma else None
+        together.setdefault(shared, []).append(Item(position, question, reply))
+    for items in together.values():
+        yield from tally(voters[items[0].ask.network], items, inputs)
+
+
+def look(voter: Voter, x: Tensor) -> Seen:
+    """The scores of one input by itself: a batch of one, so that they do not depend on any neighbour."""
+    voter.ready()
+    (first, second), (top, _) = voter.scores(x[None])[0].double().topk(2)
+    return Seen(int(top), float(first), float(second))
 
 
 def tally(voter: Voter, items: Sequence[Item], inputs: Noisy) -> Iterator[tuple[int, Counts]]:

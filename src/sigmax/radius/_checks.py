@@ -50,6 +50,14 @@ def level(alpha: ArrayLike) -> Floats:
     return values
 
 
+def distances(value: ArrayLike, name: str) -> Floats:
+    """A list of distances, as doubles of at least 0; infinity is one."""
+    values = _numbers(value, name)
+    if values.ndim != 1 or not np.all(values >= 0):
+        raise RequestError(f"expected {name} to be distances of at least 0, got {value!r}; clip them at 0")
+    return values
+
+
 def plain(values: Floats) -> Any:
     """A float where the caller passed scalars, an array where one was passed."""
     return values if np.ndim(values) else float(values)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from sigmax.bounds import Spent
 from sigmax.errors import RequestError
 
 
@@ -21,6 +22,15 @@ class Outcome(Enum):
         "the class picked by the selection draws did not win the estimation draws; "
         "raise n0, or accept that the input lies near a boundary"
     )
+    ROUTER_UNDECIDED = (
+        "the router did not show which expert is in charge, which the rule 'min' needs; "
+        "use rule='consensus', draw more samples, or train the router longer"
+    )
+    EXPERTS_DISAGREE = (
+        "the router cannot rule out an expert that is undecided or of another class; "
+        "draw more samples, or train the router longer"
+    )
+    TIED = "two classes have the same score, or so nearly that rounding may have swapped them"
     CLAIMED = "read from another tool's log, which holds no counts; certify again to prove it"
     ABSTAINED_ELSEWHERE = "another tool's log says it abstained; certify again to learn why"
     IMPOSSIBLE = (
@@ -39,7 +49,9 @@ class Stage:
     """The votes of one stage and what was concluded from them.
 
     `alpha` is what the stage paid for all its bounds together: a stage with both bounds paid half for each.
-    A selection stage proves nothing and pays nothing.
+    A selection stage proves nothing and pays nothing. In a router's stage the classes are the routes, and `radius`
+    is the distance at which the strongest rival could win. In a deterministic expert's stage, one look without
+    noise (`sigma` 0), `lower` and `upper` are the leading score and the strongest rival's.
     """
 
     name: str
@@ -64,7 +76,8 @@ class Certificate:
     """With probability at least 1 - alpha over the draws, the smoothed class is `predicted` within `radius`.
 
     Radius in the l2 norm of the input's own units (pixels in [0, 1]). `predicted` is None and the radius 0.0
-    when the procedure abstained; `outcome` then says why and what to do.
+    when the procedure abstained; `outcome` then says why and what to do. `ledger` says what part of alpha was
+    granted to what, also where it was not needed in the end; it sums to at most alpha.
     """
 
     predicted: int | None
@@ -72,11 +85,21 @@ class Certificate:
     outcome: Outcome
     alpha: float
     stages: tuple[Stage, ...]
+    ledger: tuple[Spent, ...] = ()
 
     @property
     def draws(self) -> int:
         """Votes cast in all stages together."""
         return sum(stage.n for stage in self.stages)
+
+    @property
+    def sigma(self) -> float | None:
+        """The noise of the classifier in charge: of the expert the router put first; None where none was asked."""
+        for stage in self.stages:
+            *parts, last = stage.name.split("/")
+            if "router" not in parts and last != "selection":
+                return stage.sigma
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +111,7 @@ class Prediction:
     outcome: Outcome
     alpha: float
     stages: tuple[Stage, ...]
+    ledger: tuple[Spent, ...] = ()
 
     @property
     def draws(self) -> int:

@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sigmax.certify.rules import check_draws, is_number, is_whole
+from sigmax.certify.checks import check_draws, is_number, is_whole
 from sigmax.errors import RequestError
 from sigmax.records.certificate import Certificate, Outcome, Stage
 from sigmax.records.field_limits import Limits

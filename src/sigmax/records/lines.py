@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from sigmax.bounds import Spent
 from sigmax.errors import RequestError
 from sigmax.records.certificate import Certificate, Outcome, Stage
 
@@ -39,6 +40,7 @@ class Record:
             "outcome": c.outcome.name.lower(),
             "alpha": c.alpha,
             "seconds": round(float(self.seconds), 6),
+            "ledger": [list(entry) for entry in c.ledger],
             "stages": [asdict(stage) for stage in c.stages],
         }
 
@@ -58,6 +60,7 @@ class Record:
                 outcome=Outcome[line["outcome"].upper()],
                 alpha=line["alpha"],
                 stages=tuple(_stage(stage) for stage in line["stages"]),
+                ledger=tuple(_spent(*entry) for entry in line["ledger"]),
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise RequestError(f"the line is not a whole record: {error!r}") from error
@@ -77,6 +80,12 @@ def _stage(data: Mapping[str, Any]) -> Stage:
         value = getattr(stage, name)
         _require(value is None or _is_float(value), f"a stage's {name}", "a finite number", value)
     return stage
+
+
+def _spent(on: Any, alpha: Any) -> Spent:
+    _require(type(on) is str, "what alpha was spent on", "text", on)
+    _require(_is_float(alpha) and alpha > 0, "an alpha spent", "a positive number", alpha)
+    return Spent(on, alpha)
 
 
 def _require(holds: bool, name: str, expected: str, got: object) -> None:

@@ -1,6 +1,7 @@
 """Reading run files back."""
 
 import gzip
+import math
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from sigmax.errors import RequestError
 from sigmax.records.assembly import Assembly
+from sigmax.records.certificate import Certificate
 from sigmax.records.lines import Record
 from sigmax.records.plan import Plan
 
@@ -48,10 +50,16 @@ class Run:
             c.radius,
             record.correct,
             c.outcome.name.lower(),
-            c.stages[-1].sigma if c.stages else self.plan.rule["sigma"],
+            self._sigma(c),
             c.draws,
             record.seconds,
         )
+
+    def _sigma(self, certificate: Certificate) -> float:
+        """The noise of the classifier in charge; NaN where the router left it open, and no expert was asked."""
+        if not certificate.stages:
+            return float(self.plan.rule["sigma"])
+        return math.nan if certificate.sigma is None else certificate.sigma
 
 
 def read(path: str | Path) -> Run:

@@ -3,12 +3,14 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from sigmax import radius
+from sigmax.certify.checks import check_draws, is_number
 from sigmax.certify.procedure import replay
-from sigmax.certify.rules import check_draws, is_number, rebuild
+from sigmax.certify.rebuild import rebuild
 from sigmax.errors import RequestError
 from sigmax.records.assembly import Assembly
 from sigmax.records.certificate import Certificate, Outcome
@@ -132,6 +134,9 @@ def disagreements(recorded: Certificate, proved: Certificate) -> Iterator[str]:
         yield from _differs(name, getattr(recorded, name), getattr(proved, name), scale)
     if recorded.predicted is None and recorded.radius != 0:
         yield f"it abstains, but with radius {recorded.radius}"
+    if sum(Fraction(entry.alpha) for entry in recorded.ledger) > Fraction(recorded.alpha):
+        yield f"the ledger spends more than alpha={recorded.alpha}"
+    yield from _differs("the ledger", recorded.ledger, proved.ledger, scale)
     if len(recorded.stages) != len(proved.stages):
         yield f"{len(recorded.stages)} stages are recorded, {len(proved.stages)} are asked for"
     for old, new in zip(recorded.stages, proved.stages, strict=False):

@@ -16,9 +16,16 @@ import torch
 from torch import nn
 
 from sigmax import __version__, models
-from sigmax.certify.rules import SmoothedRule, rebuild
+from sigmax.certify.dual import Dual
+from sigmax.certify.dual_parts import ROUTER, expert_name
+from sigmax.certify.dual_rule import DualRule
+from sigmax.certify.lipschitz import Lipschitz
+from sigmax.certify.lipschitz_rule import LipschitzRule
+from sigmax.certify.procedure import Rule
+from sigmax.certify.rebuild import rebuild
 from sigmax.certify.scheme import Scheme
 from sigmax.certify.smoothed import Smoothed
+from sigmax.certify.smoothed_rule import SmoothedRule
 from sigmax.errors import RequestError, RunError
 from sigmax.files import replacing
 from sigmax.noise.voter import Model
@@ -35,9 +42,10 @@ def save(scheme: Scheme, folder: str | Path) -> Path:
     _refuse_other(folder, scheme)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for name, voter in scheme.voters.items():
-            assert isinstance(voter.model, nn.Module)
-            models.save(folder / f"{name}.safetensors", voter.model)
+        for name, file in _files(scheme).items():
+            model = scheme.voters[name].model
+            assert isinstance(model, nn.Module)
+            models.save(folder / file, model)
         with replacing(folder / HEAD) as draft:
             draft.write_text(dumps(_head(scheme, descriptions)))
     except OSError as error:
@@ -56,25 +64,28 @@ def load(
     """The scheme that `save` wrote, ready to certify; what differs from its head is an error."""
     folder = _folder(source)
     head = _read_head(folder)
-    rule = rebuild(head)
-    assert isinstance(rule, SmoothedRule)
-    model = _network(folder, head, "base", rule.classes)
-    scheme = Smoothed(
-        model,
-        sigma=rule.sigma,
-        classes=rule.classes,
-        bound=rule.bound,
-        device=device,
-        dtype=dtype,
-        batch=batch,
-        compile=compile,
-    )
+    how = {"device": device, "dtype": dtype, "batch": batch, "compile": compile}
+    scheme = _scheme(rebuild(head), "", _Networks(folder, head), how)
     if fingerprint(scheme) != head.get("fingerprint"):
         raise RequestError(
             f"{folder / HEAD} was changed since the system was built (fingerprint {fingerprint(scheme)}, "
             f"not {head.get('fingerprint')}); build the system again with what you want"
         )
     return scheme
+
+
+def _scheme(rule: Rule, prefix: str, networks: "_Networks", how: Mapping[str, Any]) -> Scheme:
+    """The scheme of a rule, with the networks that stand under `prefix` in the head."""
+    if isinstance(rule, DualRule):
+        router = _scheme(rule.router, f"{prefix}{ROUTER}/", networks, how)
+        experts = [_scheme(e, f"{prefix}{expert_name(j)}/", networks, how) for j, e in enumerate(rule.experts)]
+        assert isinstance(router, Smoothed)
+        return Dual(router, experts, rule=rule.rule)
+    model = networks.get(f"{prefix}base", rule.classes)
+    if isinstance(rule, LipschitzRule):
+        return Lipschitz(model, rule.constant, classes=rule.classes, device=how["device"])
+    assert isinstance(rule, SmoothedRule)
+    return Smoothed(model, sigma=rule.sigma, classes=rule.classes, bound=rule.bound, **how)
 
 
 def fingerprint(scheme: Scheme) -> str:
@@ -125,7 +136,7 @@ def _head(scheme: Scheme, descriptions: Mapping[str, models.Description]) -> dic
         "fingerprint": fingerprint(scheme),
         "networks": {
             name: {
-                "file": f"{name}.safetensors",
+                "file": _file_of(scheme, name),
                 "fingerprint": _model_fingerprint(name, scheme.voters[name].model),
                 "architecture": described.architecture,
                 "input_shape": list(described.input_shape),
@@ -138,12 +149,32 @@ def _head(scheme: Scheme, descriptions: Mapping[str, models.Description]) -> dic
     }
 
 
+def _files(scheme: Scheme) -> dict[str, str]:
+    """The file of each network, by the first name it has: one that serves several experts is kept once."""
+    return {name: file for name, file in _all_files(scheme).items() if file == _file(name)}
+
+
+def _file_of(scheme: Scheme, name: str) -> str:
+    return _all_files(scheme)[name]
+
+
+def _all_files(scheme: Scheme) -> dict[str, str]:
+    first: dict[int, str] = {}
+    return {name: first.setdefault(id(voter.model), _file(name)) for name, voter in scheme.voters.items()}
+
+
+def _file(name: str) -> str:
+    """`expert-0/base` is kept in expert-0.safetensors, and a lone `base` in base.safetensors."""
+    path = name.removesuffix("/base").replace("/", "-")
+    return f"{path}.safetensors"
+
+
 def _refuse_other(folder: Path, scheme: Scheme) -> None:
     """Nothing that is not this very system is overwritten; one that was cut short while saving is completed."""
     if not (folder / HEAD).exists():
-        for name, voter in scheme.voters.items():
-            file = folder / f"{name}.safetensors"
-            if file.exists() and models.fingerprint(file) != _model_fingerprint(name, voter.model):
+        for name, kept in _files(scheme).items():
+            file = folder / kept
+            if file.exists() and models.fingerprint(file) != _model_fingerprint(name, scheme.voters[name].model):
                 raise RequestError(f"{file} exists and is another network; choose a folder of its own")
         return
     now, there = fingerprint(scheme), _read_head(folder).get("fingerprint")
@@ -181,23 +212,43 @@ def _read_head(folder: Path) -> dict[str, Any]:
     return head
 
 
-def _network(folder: Path, head: Mapping[str, Any], name: str, classes: int) -> nn.Module:
-    try:
-        entry = head["networks"][name]
-        file, recorded = Path(entry["file"]), entry["fingerprint"]
-    except (KeyError, TypeError) as error:
-        raise RequestError(f"{folder / HEAD} names no file and fingerprint for the network {name!r}") from error
-    if file.name != str(file):
-        raise RequestError(f"{folder / HEAD}: network files lie in the folder itself; got {entry['file']!r}")
-    model, description = models.load(folder / file)
-    if description.classes != classes:
-        raise RequestError(
-            f"{folder}: the system tells {classes} classes apart, its network {name!r} {description.classes}"
-        )
-    found = models.fingerprint(model)
-    if found != recorded:
-        raise RequestError(
-            f"{folder / file} is not the network the system was built with (fingerprint {found}, not {recorded}); "
-            "build the system again"
-        )
-    return model
+class _Networks:
+    """The networks of a folder; a file that several experts use is read once, and is one network."""
+
+    def __init__(self, folder: Path, head: Mapping[str, Any]) -> None:
+        self.folder = folder
+        self.head = head
+        self._read: dict[Path, tuple[nn.Module, models.Description]] = {}
+
+    def get(self, name: str, classes: int) -> nn.Module:
+        """The network of this name, seen to be the one the system was built with."""
+        file, recorded = self._entry(name)
+        if file not in self._read:
+            self._read[file] = models.load(self.folder / file)
+        model, description = self._read[file]
+        if description.classes != classes:
+            raise RequestError(
+                f"{self.folder}: the system tells {classes} classes apart, "
+                f"its network {name!r} {description.classes}"
+            )
+        found = models.fingerprint(model)
+        if found != recorded:
+            raise RequestError(
+                f"{self.folder / file} is not the network the system was built with (fingerprint {found}, not "
+                f"{recorded}); build the system again"
+            )
+        return model
+
+    def _entry(self, name: str) -> tuple[Path, str]:
+        try:
+            entry = self.head["networks"][name]
+            file, recorded = Path(entry["file"]), entry["fingerprint"]
+        except (KeyError, TypeError) as error:
+            raise RequestError(
+                f"{self.folder / HEAD} names no file and fingerprint for the network {name!r}"
+            ) from error
+        if file.name != str(file):
+            raise RequestError(
+                f"{self.folder / HEAD}: network files lie in the folder itself; got {entry['file']!r}"
+            )
+        return file, recorded

@@ -11,6 +11,7 @@ import scipy
 import torch
 
 from sigmax import __version__
+from sigmax.certify.dual import Dual
 from sigmax.certify.scheme import Scheme
 from sigmax.data import Dataset, select
 from sigmax.errors import RequestError
@@ -143,4 +144,6 @@ def made_with(scheme: Scheme) -> dict[str, Any]:
         "numpy": np.__version__,
         "scipy": scipy.__version__,
         "batch": {name: voter.batch for name, voter in scheme.voters.items()},
+        # By these a report finds the runs of the experts by themselves.
+        **({"experts": [fingerprint(expert) for expert in scheme.experts]} if isinstance(scheme, Dual) else {}),
     }

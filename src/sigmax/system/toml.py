@@ -1,4 +1,4 @@
-"""Writing TOML (Python only reads it): tables of strings, numbers, truth values and lists of these."""
+"""Writing TOML (Python only reads it): tables, lists of tables, strings, numbers, truth values, lists of these."""
 
 import json
 from collections.abc import Mapping
@@ -13,13 +13,33 @@ def dumps(data: Mapping[str, Any]) -> str:
 
 
 def _table(data: Mapping[str, Any], path: tuple[str, ...]) -> list[str]:
-    lines = [f"{_key(k)} = {_value(v)}" for k, v in data.items() if v is not None and not isinstance(v, Mapping)]
-    if path and (lines or not data):  # a table that only holds tables needs no heading
-        lines.insert(0, f"[{'.'.join(map(_key, path))}]")
-    for key, value in data.items():
-        if isinstance(value, Mapping):
-            lines += ["", *_table(value, (*path, key))]
+    lines = _body(data, path)
+    if path and (not data or any(v is not None and not _holds_tables(v) for v in data.values())):
+        lines.insert(0, f"[{_name(path)}]")  # a table that only holds tables needs no heading
     return lines
+
+
+def _body(data: Mapping[str, Any], path: tuple[str, ...]) -> list[str]:
+    lines = [f"{_key(k)} = {_value(v)}" for k, v in data.items() if v is not None and not _holds_tables(v)]
+    for key, value in data.items():
+        inner = (*path, key)
+        if isinstance(value, Mapping):
+            lines += ["", *_table(value, inner)]
+        elif _holds_tables(value):
+            for entry in value:
+                lines += ["", f"[[{_name(inner)}]]", *_body(entry, inner)]
+    return lines
+
+
+def _holds_tables(value: Any) -> bool:
+    """A table, or a list of nothing but tables."""
+    if isinstance(value, list | tuple):
+        return bool(value) and all(isinstance(entry, Mapping) for entry in value)
+    return isinstance(value, Mapping)
+
+
+def _name(path: tuple[str, ...]) -> str:
+    return ".".join(map(_key, path))
 
 
 def _key(key: str) -> str:

@@ -3,16 +3,15 @@
 # k of n votes for class A; L, U bounds on the shares of A and of its rival; sigma noise
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from numbers import Integral, Real
 from typing import Any, Literal, get_args
 
 import numpy as np
 
 from sigmax import bounds, radius
-from sigmax.certify.procedure import Ask, Counts, Procedure, Rule
+from sigmax.certify.checks import check_draws, is_number, is_whole
+from sigmax.certify.procedure import Ask, Counts, Procedure, votes
 from sigmax.errors import RequestError
 from sigmax.records.certificate import Certificate, Outcome, Prediction, Stage, leading
 
@@ -50,12 +49,12 @@ class SmoothedRule:
     def certifying(self, *, n0: int, n: int, alpha: float) -> Procedure[Certificate]:
         """n0 draws pick the class; n *other* draws bound its share; abstain unless a radius is proved."""
         budget = bounds.Budget(alpha)
-        picks = yield Ask("base", "selection", self.classes, self.sigma, n0)
+        picks = yield from votes(Ask("base", "selection", self.classes, self.sigma, n0))
         top, _ = leading(picks)
-        votes = yield Ask("base", "estimation", self.classes, self.sigma, n)
+        counts = yield from votes(Ask("base", "estimation", self.classes, self.sigma, n))
         selection = Stage("selection", self.sigma, picks, sum(picks))
-        estimation = self.estimate(top, votes, budget.spend(alpha, on="estimation"))
-        outcome = self._outcome(top, votes, estimation)
+        estimation = self.estimate(top, counts, budget.spend(alpha, on="estimation"))
+        outcome = self._outcome(top, counts, estimation)
         certified = outcome is Outcome.CERTIFIED
         return Certificate(
             predicted=top if certified else None,
@@ -63,18 +62,29 @@ class SmoothedRule:
             outcome=outcome,
             alpha=alpha,
             stages=(selection, estimation),
+            ledger=budget.ledger,
         )
 
-    def estimate(self, top: int, votes: Counts, alpha: float) -> Stage:
+    def estimate(self, top: int, counts: Counts, alpha: float) -> Stage:
         """The bounds and the radius that votes drawn after `top` was fixed prove for it."""
-        n = sum(votes)
+        n = sum(counts)
         if self.bound == "one-sided":
-            lower, upper = bounds.lower(votes[top], n, alpha), None
+            lower, upper = bounds.lower(counts[top], n, alpha), None
         else:
-            lower = bounds.lower(votes[top], n, alpha / 2)
-            upper = bounds.upper(self._rival_votes(top, votes), n, alpha / 2)
+            lower = bounds.lower(counts[top], n, alpha / 2)
+            upper = bounds.upper(self._rival_votes(top, counts), n, alpha / 2)
         proved = radius.gaussian(self.noise, lower, upper)
-        return Stage("estimation", self.sigma, votes, n, alpha, lower, upper, proved)
+        return Stage("estimation", self.sigma, counts, n, alpha, lower, upper, proved)
+
+    @property
+    def pays(self) -> bool:
+        """Its bounds may be wrong by chance."""
+        return True
+
+    @property
+    def largest_noise(self) -> float:
+        """Its one sigma."""
+        return self.sigma
 
     @property
     def noise(self) -> float:
@@ -83,16 +93,17 @@ class SmoothedRule:
 
     def predicting(self, *, n: int, alpha: float) -> Procedure[Prediction]:
         """Abstain unless the two-sided binomial test of the two leading counts rejects a tie."""
-        votes = yield Ask("base", "prediction", self.classes, self.sigma, n)
-        first, second = leading(votes)
-        p_value = bounds.two_sided_p_value(votes[first], votes[first] + votes[second])
+        counts = yield from votes(Ask("base", "prediction", self.classes, self.sigma, n))
+        first, second = leading(counts)
+        p_value = bounds.two_sided_p_value(counts[first], counts[first] + counts[second])
         shown = p_value <= alpha
         return Prediction(
             predicted=first if shown else None,
             p_value=p_value,
             outcome=Outcome.PREDICTED if shown else Outcome.TOO_CLOSE,
             alpha=alpha,
-            stages=(Stage("prediction", self.sigma, votes, sum(votes), alpha),),
+            stages=(Stage("prediction", self.sigma, counts, sum(counts), alpha),),
+            ledger=(bounds.Spent("prediction", alpha),),
         )
 
     def check_certify(self, *, n0: int, n: int, alpha: float) -> None:
@@ -119,54 +130,14 @@ class SmoothedRule:
         """The rule as plain data."""
         return {"scheme": "smoothed", "sigma": self.sigma, "classes": self.classes, "bound": self.bound}
 
-    def _rival_votes(self, top: int, votes: Counts) -> int:
-        return max(count for c, count in enumerate(votes) if c != top)
+    def _rival_votes(self, top: int, counts: Counts) -> int:
+        return max(count for c, count in enumerate(counts) if c != top)
 
-    def _outcome(self, top: int, votes: Counts, estimation: Stage) -> Outcome:
+    def _outcome(self, top: int, counts: Counts, estimation: Stage) -> Outcome:
         if estimation.radius:
             return Outcome.CERTIFIED
-        if self.bound == "one-sided" and 2 * max(votes) <= sum(votes):
+        if self.bound == "one-sided" and 2 * max(counts) <= sum(counts):
             return Outcome.NO_MAJORITY
-        if votes[top] < max(votes):
+        if counts[top] < max(counts):
             return Outcome.SELECTION_MISSED
         return Outcome.TOO_CLOSE
-
-
-def check_draws(alpha: float, **draws: int) -> None:
-    """Raise unless alpha is a probability and every number of draws a positive whole number."""
-    if not (is_number(alpha) and 0 < alpha < 1):
-        raise RequestError(
-            f"alpha must lie strictly between 0 and 1 (the chance of a wrong certificate, 0.001 in the papers); "
-            f"got {alpha!r}"
-        )
-    for name, value in draws.items():
-        if not is_whole(value) or value < 1:
-            raise RequestError(f"{name} must be a whole number of draws, at least 1; got {value!r}")
-
-
-def is_number(value: object) -> bool:
-    """A finite real number (numpy's count, truth values do not)."""
-    if isinstance(value, bool) or not isinstance(value, Real):
-        return False
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # a whole number beyond all floats
-        return False
-
-
-def is_whole(value: object) -> bool:
-    """A whole number (numpy's count, truth values do not)."""
-    return not isinstance(value, bool) and isinstance(value, Integral)
-
-
-def rebuild(description: Mapping[str, Any]) -> Rule:
-    """The rule that `describe` described."""
-    if description.get("scheme") != "smoothed":
-        raise RequestError(
-            f"unknown scheme {description.get('scheme')!r}; this version of sigmax knows: smoothed. "
-            "The file may come from a newer version"
-        )
-    missing = [name for name in ("sigma", "classes", "bound") if name not in description]
-    if missing:
-        raise RequestError(f"the description of the scheme lacks {', '.join(missing)}; the file is damaged")
-    return SmoothedRule(sigma=description["sigma"], classes=description["classes"], bound=description["bound"])

@@ -1,0 +1,33 @@
+"""What every rule asks of the numbers it is given."""
+
+import math
+from numbers import Integral, Real
+
+from sigmax.errors import RequestError
+
+
+def check_draws(alpha: float, **draws: int) -> None:
+    """Raise unless alpha is a probability and every number of draws a positive whole number."""
+    if not (is_number(alpha) and 0 < alpha < 1):
+        raise RequestError(
+            f"alpha must lie strictly between 0 and 1 (the chance of a wrong certificate, 0.001 in the papers); "
+            f"got {alpha!r}"
+        )
+    for name, value in draws.items():
+        if not is_whole(value) or value < 1:
+            raise RequestError(f"{name} must be a whole number of draws, at least 1; got {value!r}")
+
+
+def is_number(value: object) -> bool:
+    """A finite real number (numpy's count, truth values do not)."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number beyond all floats
+        return False
+
+
+def is_whole(value: object) -> bool:
+    """A whole number (numpy's count, truth values do not)."""
+    return not isinstance(value, bool) and isinstance(value, Integral)

@@ -1,0 +1,80 @@
+"""Dual randomized smoothing (Sun et al. 2026): noise that depends on the input, by way of a certified router."""
+
+import warnings
+from collections.abc import Sequence
+
+from sigmax.certify.dual_parts import ROUTER, expert_name
+from sigmax.certify.dual_rule import Combination, DualRule
+from sigmax.certify.procedure import prefixed
+from sigmax.certify.scheme import Domain, Scheme
+from sigmax.certify.smoothed import Smoothed
+from sigmax.certify.smoothed_rule import SmoothedRule
+from sigmax.errors import RequestError
+from sigmax.noise.voter import Voter
+
+
+class Dual(Scheme):
+    """A smoothed router picks, for each input, which expert classifies it.
+
+    router: a `Smoothed` whose classes are the routes, in the order of `experts`.
+    experts: any schemes that tell the same classes apart: `Smoothed` with several sigmas over one network or a
+    network each, `Lipschitz`, or another `Dual` (a tree of routers). By custom from the least noise to the most.
+    rule: "consensus" (default) or "min", the published one; see `DualRule`.
+    """
+
+    def __init__(self, router: Smoothed, experts: Sequence[Scheme], *, rule: Combination = "consensus") -> None:
+        parts = _parts(router, experts)
+        assert isinstance(router.rule, SmoothedRule)
+        dual = DualRule(router.rule, tuple(expert.rule for expert in experts), rule)
+        super().__init__(dual, _voters(parts), domain=_domain(parts))
+        self.router = router
+        self.experts = tuple(experts)
+        self._parts = parts
+        _warn_of_small_noise(dual)
+
+    def sigma_of(self, network: str) -> float:
+        """The noise of the part that the network belongs to."""
+        part, _, inner = network.partition("/")
+        return self._parts[part].sigma_of(inner)
+
+
+def _parts(router: Smoothed, experts: Sequence[Scheme]) -> dict[str, Scheme]:
+    if not isinstance(router, Smoothed):
+        raise RequestError(
+            f"the router must be a Smoothed classifier whose classes are the routes; got {type(router).__name__}"
+        )
+    for expert in experts:
+        if not isinstance(expert, Scheme):
+            raise RequestError(
+                "experts must be schemes such as Smoothed(model, sigma=0.5, classes=10); "
+                f"got {type(expert).__name__}"
+            )
+    return {ROUTER: router, **{expert_name(j): expert for j, expert in enumerate(experts)}}
+
+
+def _voters(parts: dict[str, Scheme]) -> dict[str, Voter]:
+    """The voters of all parts by their names in the whole; a network used twice is one voter, in fuller batches."""
+    voters: dict[str, Voter] = {}
+    for name, part in parts.items():
+        for inner, voter in part.voters.items():
+            voters[prefixed(name, inner)] = next((known for known in voters.values() if known.like(voter)), voter)
+    return voters
+
+
+def _domain(parts: dict[str, Scheme]) -> Domain:
+    domains = {name: part.domain for name, part in parts.items()}
+    if len(set(domains.values())) > 1:
+        told = ", ".join(f"{name}: {domain}" for name, domain in domains.items())
+        raise RequestError(f"router and experts must accept the same range of inputs; their domains are {told}")
+    return domains[ROUTER]
+
+
+def _warn_of_small_noise(dual: DualRule) -> None:
+    if dual.router.sigma < dual.largest_noise:
+        warnings.warn(
+            f"the router's sigma {dual.router.sigma:g} is below the largest sigma of its experts, "
+            f"{dual.largest_noise:g}: as sure of the route as that expert is of the class, the router proves a "
+            "smaller radius, and so limits the large radii that expert is there for; "
+            "use a router with at least that sigma",
+            stacklevel=3,
+        )

@@ -1,0 +1,30 @@
+"""What the parts of a routed system are called, and how its procedures reach them."""
+
+from sigmax.certify.procedure import Ask, Procedure, Rule, prefixed, within
+from sigmax.certify.smoothed_rule import SmoothedRule
+from sigmax.records.certificate import Certificate, Prediction
+
+Grants = tuple[float, tuple[float, ...]]  # what the router and what each expert may spend
+ROUTER = "router"
+
+
+def expert_name(route: int) -> str:
+    """How the expert of a route is called in stages, networks and the ledger."""
+    return f"expert-{route}"
+
+
+def ask_router(router: SmoothedRule, stage: str, draws: int) -> Ask:
+    """Votes on the route."""
+    return Ask(prefixed(ROUTER, "base"), prefixed(ROUTER, stage), router.classes, router.sigma, draws)
+
+
+def certify_expert(
+    experts: tuple[Rule, ...], route: int, *, n0: int, n: int, alpha: float
+) -> Procedure[Certificate]:
+    """The certificate of one expert, as a part of the whole."""
+    return within(expert_name(route), experts[route].certifying(n0=n0, n=n, alpha=alpha))
+
+
+def predict_expert(experts: tuple[Rule, ...], route: int, *, n: int, alpha: float) -> Procedure[Prediction]:
+    """The prediction of one expert, as a part of the whole."""
+    return within(expert_name(route), experts[route].predicting(n=n, alpha=alpha))

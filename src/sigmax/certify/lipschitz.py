@@ -1,0 +1,35 @@
+"""A network with a known Lipschitz constant: certified without noise and without chance."""
+
+import torch
+
+from sigmax.certify.lipschitz_rule import LipschitzRule
+from sigmax.certify.scheme import Domain, Scheme
+from sigmax.noise.voter import Model, Voter
+
+
+class Lipschitz(Scheme):
+    """A classifier whose scores move by at most `constant` times what the input moves, both in the l2 norm.
+
+    model: any callable, batch -> scores (batch, classes); its normalisation counts for the constant. The radius is
+    margin / (sqrt(2) * constant) and spends no alpha. That the constant is right is the caller's word: it is
+    recorded, not proved.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        constant: float = 1.0,
+        *,
+        classes: int,
+        device: str | torch.device | None = None,
+        domain: Domain = "images",
+    ) -> None:
+        rule = LipschitzRule(constant=constant, classes=classes)
+        # In 32 bits, whatever else is asked for: coarser scores would not have the margin they show.
+        voter = Voter(model, classes=classes, device=device, dtype=torch.float32, votes=False)
+        super().__init__(rule, {"base": voter}, domain=domain)
+        self.constant = rule.constant
+
+    def sigma_of(self, network: str) -> float:
+        """There is no noise."""
+        return 0.0

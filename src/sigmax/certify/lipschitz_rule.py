@@ -1,0 +1,89 @@
+"""The rule of a network with a known Lipschitz constant: one look at its scores, no votes, no alpha. No torch."""
+
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sigmax import radius
+from sigmax.certify.checks import check_draws, is_number, is_whole
+from sigmax.certify.procedure import Answer, Look, Procedure, Question, scores
+from sigmax.errors import RequestError
+from sigmax.records.certificate import Certificate, Outcome, Prediction, Stage
+
+ROUNDING = 2.0**-14  # of a score, relative to the larger of the two; 32-bit sums of a deep network stay far below
+
+
+@dataclass(frozen=True)
+class LipschitzRule:
+    """The leading class stays in front within margin / (sqrt(2) * constant): certain, not only probable.
+
+    The theorem speaks of exact scores. What 32-bit arithmetic may have moved them by is taken off the margin.
+    """
+
+    constant: float
+    classes: int
+
+    def __post_init__(self) -> None:
+        if not (is_number(self.constant) and self.constant > 0):
+            raise RequestError(
+                f"constant must be a positive number (the Lipschitz constant of the scores); got {self.constant!r}"
+            )
+        if not is_whole(self.classes) or self.classes < 2:
+            raise RequestError(f"classes must be a whole number of at least 2; got {self.classes!r}")
+        object.__setattr__(self, "constant", float(self.constant))
+        object.__setattr__(self, "classes", int(self.classes))
+
+    @property
+    def pays(self) -> bool:
+        """Nothing is drawn, so nothing can be misled."""
+        return False
+
+    @property
+    def largest_noise(self) -> float:
+        """There is none."""
+        return 0.0
+
+    def certifying(self, *, n0: int, n: int, alpha: float) -> Procedure[Certificate]:
+        """One look; the draws allowed are not used."""
+        stage, top = yield from self._measure()
+        assert stage.radius is not None
+        certified = stage.radius > 0
+        return Certificate(
+            predicted=top if certified else None,
+            radius=stage.radius,
+            outcome=Outcome.CERTIFIED if certified else Outcome.TIED,
+            alpha=alpha,
+            stages=(stage,),
+        )
+
+    def predicting(self, *, n: int, alpha: float) -> Procedure[Prediction]:
+        """The class that leads by more than rounding."""
+        stage, top = yield from self._measure()
+        shown = bool(stage.radius)
+        return Prediction(
+            predicted=top if shown else None,
+            p_value=0.0 if shown else 1.0,
+            outcome=Outcome.PREDICTED if shown else Outcome.TIED,
+            alpha=alpha,
+            stages=(stage,),
+        )
+
+    def _measure(self) -> Generator[Question, Answer, tuple[Stage, int]]:
+        seen = yield from scores(Look("base", "measure", self.classes))
+        rounding = 2 * ROUNDING * max(abs(seen.score), abs(seen.rival))
+        margin = max(0.0, seen.score - seen.rival - rounding)
+        votes = tuple(int(c == seen.top) for c in range(self.classes))
+        proved = radius.lipschitz(margin, self.constant)
+        return Stage("measure", 0.0, votes, 1, 0.0, seen.score, seen.rival, proved), seen.top
+
+    def check_certify(self, *, n0: int, n: int, alpha: float) -> None:
+        """Any number of draws will do."""
+        check_draws(alpha, n0=n0, n=n)
+
+    def check_predict(self, *, n: int, alpha: float) -> None:
+        """Any number of draws will do."""
+        check_draws(alpha, n=n)
+
+    def describe(self) -> Mapping[str, Any]:
+        """The rule as plain data."""
+        return {"scheme": "lipschitz", "constant": self.constant, "classes": self.classes}

@@ -1,0 +1,50 @@
+"""A rule made again from the plain data that `describe` gave: what verification and loading begin with."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sigmax.certify.dual_rule import DualRule
+from sigmax.certify.lipschitz_rule import LipschitzRule
+from sigmax.certify.procedure import Rule
+from sigmax.certify.smoothed_rule import SmoothedRule
+from sigmax.errors import RequestError
+
+DEEPEST = 16  # routers below routers; a file may claim any depth, and Python cannot follow a thousand
+FIELDS = {
+    "smoothed": ("sigma", "classes", "bound"),
+    "lipschitz": ("constant", "classes"),
+    "dual": ("rule", "router", "experts"),
+}
+
+
+def rebuild(description: Mapping[str, Any], depth: int = 0) -> Rule:
+    """The rule that `describe` described; a file is not trusted, so everything is checked again."""
+    fields = _fields(description, depth)
+    if description["scheme"] == "smoothed":
+        return SmoothedRule(**fields)
+    if description["scheme"] == "lipschitz":
+        return LipschitzRule(**fields)
+    router = rebuild(fields["router"], depth + 1)
+    experts = tuple(rebuild(expert, depth + 1) for expert in fields["experts"])
+    dual = DualRule(router, experts, fields["rule"])  # type: ignore[arg-type]  # it checks the router's kind itself
+    if dual.classes != description.get("classes"):
+        raise RequestError(f"the experts tell {dual.classes} classes apart, not {description.get('classes')}")
+    return dual
+
+
+def _fields(description: Mapping[str, Any], depth: int) -> dict[str, Any]:
+    if not isinstance(description, Mapping) or description.get("scheme") not in FIELDS:
+        scheme = description.get("scheme") if isinstance(description, Mapping) else description
+        raise RequestError(
+            f"unknown scheme {scheme!r}; this version of sigmax knows: {', '.join(FIELDS)}. "
+            "The file may come from a newer version"
+        )
+    wanted = FIELDS[description["scheme"]]
+    missing = [name for name in wanted if name not in description]
+    if missing:
+        raise RequestError(f"the description of the scheme lacks {', '.join(missing)}; the file is damaged")
+    if depth > DEEPEST:
+        raise RequestError(f"the scheme has more than {DEEPEST} routers below each other; the file is damaged")
+    if description["scheme"] == "dual" and not isinstance(description["experts"], list):
+        raise RequestError("the experts of a dual scheme must be a list; the file is damaged")
+    return {name: description[name] for name in wanted}
