@@ -29,6 +29,7 @@ class Dual(Scheme):
         super().__init__(dual, _voters(parts), domain=_domain(parts))
         self.router = router
         self.experts = tuple(experts)
+        self.combination: Combination = dual.rule
         self._parts = parts
         _warn_of_small_noise(dual)
 

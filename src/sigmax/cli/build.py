@@ -1,12 +1,13 @@
 """`sigmax build`: make a system folder from networks."""
 
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from sigmax.cli import options as opt
-from sigmax.cli.progress import say
+from sigmax.cli.progress import complain, say
 from sigmax.errors import RequestError
 
 if TYPE_CHECKING:
@@ -15,11 +16,6 @@ if TYPE_CHECKING:
     from sigmax.models import Description
 
 app = typer.Typer(help="Make a system: a scheme and its networks as one folder.", no_args_is_help=True)
-
-
-@app.callback()
-def _several_kinds() -> None:
-    """Keep `smoothed` a word of its own while it is the only kind."""
 
 
 @app.command()
@@ -60,6 +56,57 @@ def smoothed(
         f"Wrote {out}: {description.architecture} smoothed with sigma {noise:g}, {description.classes} classes, "
         f"bound {bound.value}. Next: sigmax certify {out} --data ... --out RUN"
     )
+
+
+@app.command()
+def dual(
+    router: Annotated[Path, typer.Argument(help="The router's checkpoint, as `sigmax train router` writes it.")],
+    experts: Annotated[
+        list[str],
+        typer.Argument(help="The experts' system folders, in the order of the routes.", metavar="EXPERT..."),
+    ],
+    out: Annotated[Path, typer.Option("--out", help="Folder to write the system to.")],
+    rule: Annotated[
+        opt.RuleName, typer.Option(help="consensus, or min: the published rule, never a larger radius.")
+    ] = opt.RuleName.CONSENSUS,
+    sigma: Annotated[float | None, typer.Option(help="The router's noise (default: as trained).")] = None,
+) -> None:
+    """Route each input to one of several experts, which may be of any kind, dual systems included.
+
+    Example: `sigmax build dual router.safetensors systems/0.25 systems/0.5 systems/1.0 --out systems/dual`
+    """
+    from sigmax import models
+    from sigmax import system as systems
+    from sigmax.certify.dual import Dual
+    from sigmax.certify.smoothed import Smoothed
+
+    model, description = models.load(router)
+    noise = description.sigma if sigma is None else sigma
+    if noise is None:
+        raise RequestError(f"{router} does not say which noise it was trained with; give --sigma")
+    loaded = systems.load_together(experts)
+    _compare_experts(description, [systems.fingerprint(expert) for expert in loaded])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        scheme = Dual(Smoothed(model, sigma=noise, classes=description.classes), loaded, rule=rule.value)
+    for warning in caught:
+        complain(f"warning: {warning.message}", style="yellow")
+    scheme.save(out)
+    say(
+        f"Wrote {out}: {len(loaded)} experts behind a router with sigma {noise:g}, {scheme.classes} classes, "
+        f"rule {rule.value}. Next: sigmax certify {out} --data ... --out RUN"
+    )
+
+
+def _compare_experts(router: "Description", experts: list[str]) -> None:
+    """A router may be used with experts it was not trained for, after fine-tuning above all; but not unawares."""
+    trained_for = router.notes.get("router", {}).get("experts")
+    if trained_for is not None and list(trained_for) != experts:
+        complain(
+            "note: the router was trained on labels of other experts, or of these in another order. That is sound, "
+            "and right after fine-tuning them; otherwise label with these experts and train a router on that",
+            style="yellow",
+        )
 
 
 def _read_network(path: Path, told: "dict[str, str | int | None]") -> "tuple[nn.Module, Description]":

@@ -68,15 +68,14 @@ def certify(
 def _warn_of_training_data(scheme: "Scheme", dataset: "Dataset") -> None:
     from sigmax import models
 
-    for voter in scheme.voters.values():
-        described = models.describe(voter.model)
-        training = described.notes.get("training", {}) if described else {}
-        if training.get("data", {}).get("fingerprint") == dataset.fingerprint:
-            complain(
-                "note: these are the images the network was trained on; "
-                "certified accuracy on them says nothing about new ones",
-                style="yellow",
-            )
+    described = [models.describe(voter.model) for voter in scheme.voters.values()]
+    trained_on = [d.notes.get("training", {}).get("data", {}).get("fingerprint") for d in described if d]
+    if dataset.fingerprint in trained_on:
+        complain(
+            "note: these are images the system was trained on; "
+            "certified accuracy on them says nothing about new ones",
+            style="yellow",
+        )
 
 
 def _conclude(run: "Run") -> None:

@@ -1,21 +1,38 @@
-"""`sigmax demo`: the whole road on bundled data, as a user would walk it."""
+"""`sigmax demo`: the whole road of dual smoothing on bundled data, as a user would walk it."""
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from sigmax.cli import verify as verify_verb
-from sigmax.cli.progress import console, progress, resumable, say
-from sigmax.cli.tables import summary_table
+from sigmax.cli.pipeline import walk, warn
+from sigmax.cli.progress import say
 
-if TYPE_CHECKING:
-    from sigmax.data import Dataset
-    from sigmax.records.run import Run
+CONFIG = """\
+# What `sigmax demo` runs; change it and run it yourself: sigmax pipeline run demo.toml
+out = "."
+steps = ["router"]
 
-SIGMAS = (0.1, 0.2, 0.4)
-N0, N, ALPHA = 100, 10_000, 1e-3
+[data]
+source = "digits"
+
+[experts]
+sigmas = [0.1, 0.2, 0.4]
+model = "small-cnn"
+
+[labels]
+n = 100
+
+[router]
+sigma = 0.4
+model = "small-cnn"
+
+[certify]
+rules = ["min", "consensus"]
+n0 = 100
+n = 10000
+alpha = 0.001
+"""
 
 
 def demo(
@@ -24,55 +41,21 @@ def demo(
     ),
     maximum: Annotated[int | None, typer.Option("--max", help="Certify at most this many test images.")] = None,
 ) -> None:
-    """Train, certify, verify and report on scikit-learn's handwritten digits: about a minute on two cores.
+    """Three experts, a router among them, certificates by both rules and a report, on scikit-learn's digits.
 
-    Example: `sigmax demo --out my-demo`
+    About three minutes on two cores. Example: `sigmax demo --out my-demo`
     """
-    from sigmax import data, report
-    from sigmax.records.verify import verify
+    from sigmax.files import written_whole
+    from sigmax.train import Pipeline, PipelineConfig
 
-    train, test = data.load("digits", "train"), data.load("digits", "test")
+    with written_whole(out / "demo.toml") as draft:
+        draft.write_text(CONFIG + (f"max = {maximum}\n" if maximum is not None else ""))
+    pipeline = Pipeline(PipelineConfig.read(out / "demo.toml"), on_warning=warn)
+    certified = len(pipeline.test) if maximum is None else min(maximum, len(pipeline.test))
+    how = pipeline.config
     say(
-        f"Digits: {len(train)} images to train on, {len(test)} to certify, 8x8 pixels in [0, 1]. "
-        f"Noise levels {', '.join(map(str, SIGMAS))}; n0={N0}, n={N:,}, alpha={ALPHA}."
+        f"Digits: {len(pipeline.train)} images to train on, {certified} to certify, 8x8 pixels in [0, 1]. "
+        f"Experts at sigma {', '.join(map(str, how.experts.sigmas))}, a router at {how.router.sigma}; "
+        f"n0={how.certify.n0}, n={how.certify.n:,}, alpha={how.certify.alpha}."
     )
-    with resumable(f"What is finished is kept in {out}."):
-        runs = [_one_sigma(sigma, train, test, out, maximum) for sigma in SIGMAS]
-    verdicts = [verify(run.path) for run in runs]
-    for verdict in verdicts:
-        verify_verb.show(verdict)
-    written = report.write(runs, out / "report")
-    console.print(summary_table(runs))
-    _point_out(out, runs, written)
-    if not all(verdict.holds for verdict in verdicts):
-        raise typer.Exit(1)
-
-
-def _one_sigma(sigma: float, train: "Dataset", test: "Dataset", out: Path, maximum: int | None) -> "Run":
-    from sigmax import models
-    from sigmax.certify.smoothed import Smoothed
-    from sigmax.system.job import certify_run
-    from sigmax.train import train_classifier
-
-    name = f"sigma-{sigma:g}"
-    with progress(f"train   {name}") as watch:
-        network = train_classifier(
-            train,
-            architecture="small-cnn",
-            sigma=sigma,
-            out=out / "nets" / f"{name}.safetensors",
-            on_step=watch,
-        )
-    model, description = models.load(network)
-    scheme = Smoothed(model, sigma=sigma, classes=description.classes)
-    scheme.save(out / "systems" / name)
-    run = out / "runs" / (f"{name}.jsonl" if maximum is None else f"{name}-max{maximum}.jsonl")
-    with progress(f"certify {name}") as watch:
-        return certify_run(scheme, test, run, n0=N0, n=N, alpha=ALPHA, maximum=maximum, watch=watch)
-
-
-def _point_out(out: Path, runs: "Sequence[Run]", written: Sequence[Path]) -> None:
-    say("\nWhere to look:", style="bold")
-    say(f"  report   {', '.join(str(path) for path in written)}")
-    say(f"  runs     {', '.join(str(run.path) for run in runs)} (every count, one line an input)")
-    say(f"  systems  {out / 'systems'} (use them: sigmax predict {out / 'systems' / 'sigma-0.2'} --data digits)")
+    walk(pipeline)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from sigmax import __version__
-from sigmax.cli import build, certify, demo, field, predict, report, train, verify
+from sigmax.cli import build, certify, demo, field, finetune, label, pipeline, predict, report, train, verify
 from sigmax.cli.progress import complain, say
 from sigmax.errors import RequestError, RunError
 
@@ -32,6 +32,10 @@ def _common(
 app.command("demo")(demo.demo)
 app.add_typer(train.app, name="train")
 app.add_typer(build.app, name="build")
+app.command("label")(label.label)
+app.command("choose")(label.choose)
+app.command("finetune")(finetune.finetune)
+app.add_typer(pipeline.app, name="pipeline")
 app.command("certify")(certify.certify)
 app.command("predict")(predict.predict)
 app.command("verify")(verify.verify)

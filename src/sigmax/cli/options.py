@@ -25,6 +25,13 @@ class BoundName(StrEnum):
     RUNNER_UP = "runner-up"
 
 
+class RuleName(StrEnum):
+    """How a dual system combines router and experts."""
+
+    CONSENSUS = "consensus"
+    MIN = "min"
+
+
 SOURCES = "digits, mnist:PATH, fashion:PATH, cifar10:PATH, npz:FILE or folder:PATH"
 
 System = Annotated[str, typer.Argument(help="The system's folder, as written by `sigmax build`.")]

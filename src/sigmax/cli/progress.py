@@ -64,7 +64,7 @@ class _Lines:
         now = time.monotonic()
         if self.first is None:
             self.first = done
-            if done:
+            if done > 1:  # training speaks up after its first step, the others before
                 print(f"{self.what}: going on, {done} of {total} done before", flush=True)
         if done < total and now - self.said < LOG_SECONDS:
             return

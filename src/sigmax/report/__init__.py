@@ -5,7 +5,24 @@ Every function takes a `Run` or the path of a run file. Neither torch nor matplo
 
 from sigmax.report.accuracy import acr, certified_accuracy, certified_curve
 from sigmax.report.comparison import compare
+from sigmax.report.diagnosis import Diagnosis, diagnose
 from sigmax.report.folder import write
 from sigmax.report.plot import draw
+from sigmax.report.references import envelope, oracle_radii
+from sigmax.report.routing import routing
+from sigmax.report.routing_plot import draw_routing
 
-__all__ = ["acr", "certified_accuracy", "certified_curve", "compare", "draw", "write"]
+__all__ = [
+    "Diagnosis",
+    "acr",
+    "certified_accuracy",
+    "certified_curve",
+    "compare",
+    "diagnose",
+    "draw",
+    "draw_routing",
+    "envelope",
+    "oracle_radii",
+    "routing",
+    "write",
+]

@@ -77,7 +77,11 @@ def certified_radii(run: Run) -> Floats:
 
 def certified_counts(run: Run, radii: Floats, *, strict: bool = False) -> NDArray[np.int64]:
     """How many inputs are certified for their true class at each radius."""
-    certified = certified_radii(run)
+    return reached(certified_radii(run), radii, strict=strict)
+
+
+def reached(certified: Floats, radii: Floats, *, strict: bool = False) -> NDArray[np.int64]:
+    """How many of the rising list `certified` reach each radius; `strict`: exceed it."""
     return len(certified) - np.searchsorted(certified, radii, side="right" if strict else "left")
 
 

@@ -1,11 +1,13 @@
 """Runs side by side: one row each."""
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sigmax.records.run import Run
 from sigmax.report.accuracy import Floats, acr, certified_counts, checked_radii, usual_radii
 from sigmax.report.runs import Source, named
+from sigmax.report.study import Line, Study, study
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,12 +23,25 @@ def compare(
     The columns of accuracy are named by their radius, with every digit it has ("0.25"); see `certified_accuracy`
     for `strict`. `sigma` is text, since a run may have used several. Without `radii` the papers' grid is taken as
     far as the runs reach.
+
+    A dual run among the runs of all its experts adds two rows that are no certificates: "oracle (best expert each
+    input)" and "envelope (best expert each radius)"; see `diagnose`. They are of the inputs that these runs share.
     """
+    by_name = named(runs)
+    return table(by_name, study(by_name), grid(by_name.values(), radii), strict=strict)
+
+
+def grid(runs: Iterable[Run], radii: Sequence[float] | Floats | None) -> Floats:
+    """The radii asked for, or the usual ones."""
+    return usual_radii(list(runs)) if radii is None else checked_radii(radii)
+
+
+def table(runs: Mapping[str, Run], found: Study, radii: Floats, *, strict: bool) -> "pd.DataFrame":
+    """The rows of the runs, then those of what was found to hold them against."""
     import pandas as pd
 
-    by_name = named(runs)
-    asked = usual_radii(list(by_name.values())) if radii is None else checked_radii(radii)
-    return pd.DataFrame([{"name": name, **_row(run, asked, strict)} for name, run in by_name.items()])
+    rows = [{"name": name, **_row(run, radii, strict)} for name, run in runs.items()]
+    return pd.DataFrame(rows + [_reference(line, radii, strict) for line in found.lines])
 
 
 def _row(run: Run, radii: Floats, strict: bool) -> dict[str, object]:
@@ -38,20 +53,41 @@ def _row(run: Run, radii: Floats, strict: bool) -> dict[str, object]:
         "n": run.plan.n,
         "alpha": run.plan.alpha,
         "inputs": inputs,
-        **{_exact(r): share for r, share in zip(radii, certified, strict=True)},
+        **{exact(r): share for r, share in zip(radii, certified, strict=True)},
         "ACR": acr(run),
         "abstained": 100 * sum(record.certificate.predicted is None for record in run.records) / inputs,
     }
 
 
-def _exact(radius: float) -> str:
+def _reference(line: Line, radii: Floats, strict: bool) -> dict[str, object]:
+    """A row of the same kind; nothing abstains where nothing is predicted."""
+    curve = line.curve
+    certified = 100 * curve.counts(radii, strict=strict) / curve.inputs
+    return {
+        "name": line.name,
+        "sigma": ", ".join(dict.fromkeys(sigmas(run) for run in line.experts)),
+        "n": max(run.plan.n for run in line.experts),
+        "alpha": line.alpha,
+        "inputs": curve.inputs,
+        **{exact(r): share for r, share in zip(radii, certified, strict=True)},
+        "ACR": curve.acr,
+        "abstained": math.nan,
+    }
+
+
+def exact(radius: float) -> str:
     """The shortest text that reads back as this very number: two radii never share a column."""
     return repr(float(radius) + 0.0).removesuffix(".0")  # + 0.0, since -0.0 is the radius 0
 
 
 def sigmas(run: Run) -> str:
-    """The noise levels that decided the run's radii: all of them if few, else from which to which."""
-    used = sorted(set(run.frame()["sigma"]))
+    """The noise levels that decided the run's radii: all of them if few, else from which to which.
+
+    "none" is a classifier without noise; inputs on which no expert was asked do not count.
+    """
+    used = sorted(set(run.frame()["sigma"].dropna()))
+    if not used:
+        return "-"
     if len(used) > SIGMAS_SHOWN:
         return f"{used[0]:g} to {used[-1]:g}"
-    return ", ".join(f"{sigma:g}" for sigma in used)
+    return ", ".join(f"{sigma:g}" if sigma else "none" for sigma in used)

@@ -1,19 +1,25 @@
 """A report as a folder: tables, plots, and a page that puts them together."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sigmax.files import written_whole
+from sigmax.records.run import Run
 from sigmax.report.accuracy import Floats
-from sigmax.report.comparison import compare
-from sigmax.report.page import markdown_table, page
-from sigmax.report.plot import draw, new_figure
+from sigmax.report.comparison import grid, table
+from sigmax.report.markdown import comparison
+from sigmax.report.page import page
+from sigmax.report.plot import draw_all, new_figure
+from sigmax.report.routing_plot import draw_study, wide
 from sigmax.report.runs import Source, named
+from sigmax.report.study import Study, study
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+KINDS = ("png", "pdf")
 
 
 def write(
@@ -25,21 +31,43 @@ def write(
 ) -> list[Path]:
     """Write report.md, table.md, table.csv, curve.png and curve.pdf into `folder`, made if need be; their paths.
 
+    With a dual run among them also routing.png and routing.pdf; what it can be held against where the runs of all
+    its experts are there too (`diagnose`) is found without being asked for.
     All is worked out before the first file is written, and each file appears whole: a report that fails leaves
     an older one as it was. See `compare` for `radii` and `strict`.
     """
     by_name = named(runs)
-    frame = compare(by_name.values(), radii, strict=strict)
-    figure = new_figure()
-    draw(by_name.values(), figure.add_subplot())
+    return write_found(by_name, study(by_name), folder, radii=radii, strict=strict)
+
+
+def write_found(
+    by_name: Mapping[str, Run],
+    found: Study,
+    folder: str | Path,
+    *,
+    radii: Sequence[float] | Floats | None = None,
+    strict: bool = False,
+) -> list[Path]:
+    """The same for what has been found already: taking all proofs anew is most of a report's time."""
+    asked = grid(by_name.values(), radii)
+    frame = table(by_name, found, asked, strict=strict)
     contents = {
-        "report.md": page(by_name, frame, strict=strict, plot="curve.png").encode(),
-        "table.md": markdown_table(frame, strict=strict).encode(),
+        "report.md": page(by_name, found, frame, asked, strict=strict).encode(),
+        "table.md": comparison(frame, strict=strict).encode(),
         "table.csv": frame.to_csv(index=False).encode(),
-        "curve.png": _picture(figure, "png"),
-        "curve.pdf": _picture(figure, "pdf"),
+        **{f"{name}.{kind}": _picture(figure, kind) for name, figure in _figures(by_name, found) for kind in KINDS},
     }
     return [_put(Path(folder) / name, content) for name, content in contents.items()]
+
+
+def _figures(runs: Mapping[str, Run], found: Study) -> "Iterator[tuple[str, Figure]]":
+    curve = new_figure()
+    draw_all(runs, found, curve.add_subplot())
+    yield "curve", curve
+    if found.routings:
+        routes = new_figure(wide(found))
+        draw_study(found, routes)
+        yield "routing", routes
 
 
 def _picture(figure: "Figure", kind: str) -> bytes:

@@ -5,6 +5,7 @@ from typing import Any
 
 from sigmax.records.field import NOT_STATED
 from sigmax.records.run import Run
+from sigmax.report.study import Study
 
 
 def on_run(run: Run) -> list[str]:
@@ -27,6 +28,18 @@ def on_comparing(runs: Sequence[Run]) -> list[str]:
     if len({(run.plan.n, run.plan.alpha) for run in runs}) > 1:
         sentences.append("n or alpha differ; more draws or a larger alpha raise every radius by themselves")
     return sentences
+
+
+def on_study(found: Study) -> list[str]:
+    """Sentences on the curves that dual runs are held against; none where there are none."""
+    if not found.lines:
+        return []
+    return [
+        "oracle and envelope are not certificates: the oracle looks at the true class to choose the expert, the "
+        "envelope at the radius. The oracle's radii follow from the experts' counts at the part of alpha that the "
+        "dual run leaves each of them, the envelope's from the whole alpha of the experts' runs: it can lie above "
+        "the oracle where n is small"
+    ]
 
 
 def _on_import(rule: Mapping[str, Any], made_with: Mapping[str, Any]) -> Iterator[str]:

@@ -1,14 +1,16 @@
 """Certified accuracy drawn against the radius, with the uncertainty that comes from certifying few inputs."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import cycle, product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sigmax.errors import RequestError
+from sigmax.records.run import Run
 from sigmax.report.accuracy import certified_curve
 from sigmax.report.runs import Source, named
+from sigmax.report.study import Line, Study, study
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,32 +20,53 @@ if TYPE_CHECKING:
 # Okabe & Ito's colours, told apart with any kind of colour vision; dashes once they are used up.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 DASHES = ("-", (0, (5, 1.5)), (0, (1.5, 1)), (0, (6, 1.5, 1.5, 1.5)))
+WIDTH, HEIGHT = 7.2, 4.5  # inches
+GREYS = ("0.35", "0.6")  # what is no certificate: grey, dashed, without a band
 
 
 def draw(runs: Source | Iterable[Source], ax: "Axes | None" = None, *, level: float = 0.95) -> "Axes":
     """Draw the runs' certified accuracy into `ax`, or into a figure of its own (`ax.figure`), and return the axes.
 
-    The band is the Clopper-Pearson interval at `level` over inputs, at each radius by itself.
+    The band is the Clopper-Pearson interval at `level` over inputs, at each radius by itself. Where a dual run is
+    among the runs of all its experts, dashed grey lines show its oracle and envelope; see `diagnose`.
     """
     by_name = named(runs)
     ax = new_figure().add_subplot() if ax is None else ax
-    for (name, run), (dash, colour) in zip(by_name.items(), cycle(product(DASHES, COLOURS)), strict=False):
-        _draw_one(ax, certified_curve(run, level=level), name, colour, dash)
-    _dress(ax, level)
+    draw_all(by_name, study(by_name), ax, level=level)
     return ax
+
+
+def draw_all(runs: Mapping[str, Run], found: Study, ax: "Axes", *, level: float = 0.95) -> None:
+    """The runs' curves, and the lines to hold them against."""
+    for (name, run), (dash, colour) in zip(runs.items(), styles(), strict=False):
+        _draw_one(ax, certified_curve(run, level=level), name, colour, dash)
+    for line, grey, dash in zip(found.lines, cycle(GREYS), cycle(DASHES[1:]), strict=False):
+        _draw_reference(ax, line, grey, dash)
+    _dress(ax, level)
+
+
+def styles() -> Iterator[tuple[Any, str]]:
+    """Dash and colour of one run after the other."""
+    yield from cycle(product(DASHES, COLOURS))
 
 
 def _draw_one(ax: "Axes", curve: "pd.DataFrame", name: str, colour: str, dash: object) -> None:
     # A value holds from the radius before to its own; a last 0 lets the line fall to the axis where it ends.
     radius, accuracy = curve["radius"].to_numpy(), 100 * curve["accuracy"].to_numpy()
     line = np.append(radius, radius[-1]), np.append(accuracy, 0.0)
-    ax.step(*line, where="pre", color=colour, linestyle=dash, linewidth=1.8, label=_label(name), zorder=3)
+    ax.step(*line, where="pre", color=colour, linestyle=dash, linewidth=1.8, label=label(name), zorder=3)
     low, high = 100 * curve["low"].to_numpy(), 100 * curve["high"].to_numpy()
     ax.fill_between(radius, low, high, step="pre", color=colour, alpha=0.18, linewidth=0)
 
 
-def _label(name: str) -> str:
-    # matplotlib leaves labels that begin with an underscore out of every legend; a space before it is not seen.
+def _draw_reference(ax: "Axes", line: Line, grey: str, dash: object) -> None:
+    radii, accuracy = line.curve.steps()
+    steps = np.append(radii, radii[-1]), np.append(100 * accuracy, 0.0)
+    ax.step(*steps, where="pre", color=grey, linestyle=dash, linewidth=1.3, label=label(line.name), zorder=4)
+
+
+def label(name: str) -> str:
+    """The name as matplotlib shows it: it leaves out of every legend what begins with an underscore."""
     return f" {name}" if name.startswith("_") else name
 
 
@@ -52,20 +75,28 @@ def _dress(ax: "Axes", level: float) -> None:
     ax.set_ylabel("certified accuracy (%)")
     ax.set_xlim(left=0)
     ax.set_ylim(0, 100)
+    plain(ax)
+    quiet_legend(ax, f"band: {100 * level:g}% interval over inputs")
+
+
+def plain(ax: "Axes") -> None:
+    """A light grid behind the lines, and no frame where no axis is."""
     ax.grid(color="0.9", linewidth=0.8)
     ax.set_axisbelow(True)
     ax.spines[["top", "right"]].set_visible(False)
-    legend = ax.legend(
-        title=f"band: {100 * level:g}% interval over inputs", fontsize="small", title_fontsize="small"
-    )
+
+
+def quiet_legend(ax: "Axes", title: str) -> None:
+    """A legend that covers nothing more than it must."""
+    legend = ax.legend(title=title, fontsize="small", title_fontsize="small")
     legend.set_alignment("left")
     legend.get_frame().set(edgecolor="none", alpha=0.7)
 
 
-def new_figure() -> "Figure":
+def new_figure(width: float = WIDTH) -> "Figure":
     """An empty figure, not pyplot's: nothing global is touched and no display is needed."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise RequestError("drawing needs matplotlib: pip install 'sigmax[plot]'") from error
-    return Figure(figsize=(7.2, 4.5), layout="constrained")
+    return Figure(figsize=(width, HEIGHT), layout="constrained")

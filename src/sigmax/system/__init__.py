@@ -1,5 +1,5 @@
 """A scheme and its networks as one folder, and the jobs that run it."""
 
-from sigmax.system.folder import fingerprint, load, save
+from sigmax.system.folder import fingerprint, load, load_together, save
 
-__all__ = ["fingerprint", "load", "save"]
+__all__ = ["fingerprint", "load", "load_together", "save"]

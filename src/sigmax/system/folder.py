@@ -7,7 +7,7 @@ file that was exchanged is noticed before it certifies anything.
 import hashlib
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ from sigmax.system.toml import dumps
 
 FORMAT = 1
 HEAD = "system.toml"
+Known = dict[str, tuple[nn.Module, models.Description]]  # networks already read, by fingerprint
 
 
 def save(scheme: Scheme, folder: str | Path) -> Path:
@@ -62,10 +63,21 @@ def load(
     compile: bool = False,  # noqa: A002 (the name users know from torch)
 ) -> Scheme:
     """The scheme that `save` wrote, ready to certify; what differs from its head is an error."""
+    how = {"device": device, "dtype": dtype, "batch": batch, "compile": compile}
+    return _load(source, how, {})
+
+
+def load_together(sources: Sequence[str | Path], **how: Any) -> list[Scheme]:
+    """Several systems, as `load` reads each; a network that more than one of them uses is one network here."""
+    complete = {"device": None, "dtype": None, "batch": None, "compile": False, **how}
+    known: Known = {}
+    return [_load(source, complete, known) for source in sources]
+
+
+def _load(source: str | Path, how: Mapping[str, Any], known: Known) -> Scheme:
     folder = _folder(source)
     head = _read_head(folder)
-    how = {"device": device, "dtype": dtype, "batch": batch, "compile": compile}
-    scheme = _scheme(rebuild(head), "", _Networks(folder, head), how)
+    scheme = _scheme(rebuild(head), "", _Networks(folder, head, known), how)
     if fingerprint(scheme) != head.get("fingerprint"):
         raise RequestError(
             f"{folder / HEAD} was changed since the system was built (fingerprint {fingerprint(scheme)}, "
@@ -213,31 +225,34 @@ def _read_head(folder: Path) -> dict[str, Any]:
 
 
 class _Networks:
-    """The networks of a folder; a file that several experts use is read once, and is one network."""
+    """The networks of a folder; one that was read before, here or in another folder, is the same network again."""
 
-    def __init__(self, folder: Path, head: Mapping[str, Any]) -> None:
+    def __init__(self, folder: Path, head: Mapping[str, Any], known: Known) -> None:
         self.folder = folder
         self.head = head
-        self._read: dict[Path, tuple[nn.Module, models.Description]] = {}
+        self.known = known
 
     def get(self, name: str, classes: int) -> nn.Module:
         """The network of this name, seen to be the one the system was built with."""
         file, recorded = self._entry(name)
-        if file not in self._read:
-            self._read[file] = models.load(self.folder / file)
-        model, description = self._read[file]
+        model, description = self.known.get(recorded) or self._read(file, recorded)
+        self.known[recorded] = model, description
         if description.classes != classes:
             raise RequestError(
                 f"{self.folder}: the system tells {classes} classes apart, "
                 f"its network {name!r} {description.classes}"
             )
+        return model
+
+    def _read(self, file: Path, recorded: str) -> tuple[nn.Module, models.Description]:
+        model, description = models.load(self.folder / file)
         found = models.fingerprint(model)
         if found != recorded:
             raise RequestError(
                 f"{self.folder / file} is not the network the system was built with (fingerprint {found}, not "
                 f"{recorded}); build the system again"
             )
-        return model
+        return model, description
 
     def _entry(self, name: str) -> tuple[Path, str]:
         try:

@@ -3,11 +3,13 @@
 Randomness is addressed, not consumed: an epoch's generator is seeded by (seed, epoch), so an epoch does not
 depend on how the run got to it. Together with the weights and the optimiser's memory, saved after each epoch,
 that makes a resumed run end with the very weights of an uninterrupted one, bit for bit on the same kind of
-machine. (On a GPU a network could break this with kernels other than cuDNN's; the registered ones do not.)
+machine. (On a GPU a network could break this with kernels other than cuDNN's; the registered ones do not.) What
+`validate` draws has an address of its own: watching a run does not change it.
 """
 
+import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -24,10 +26,13 @@ from sigmax.train import progress
 from sigmax.train.augment import augment
 from sigmax.train.method import Batch, Examples, Method, Score
 from sigmax.train.partial import Partial
-from sigmax.train.progress import EpochReport, OnEpoch, OnStep
+from sigmax.train.progress import EpochReport, OnEpoch, OnResume, OnStep
 from sigmax.train.settings import Settings
 
 WEIGHTS = 0  # the address of the first weights; epoch e, counted from 0, has the address e + 1
+VALIDATION = 1  # with the address of its epoch: what is drawn while the run is watched
+
+Validate = Callable[[nn.Module, int], Mapping[str, Any]]  # model in eval mode, epoch from 0 -> plain values
 
 
 def fit(
@@ -38,18 +43,26 @@ def fit(
     *,
     partial: Partial,
     metrics: Path,
+    validate: Validate | None = None,
     on_epoch: OnEpoch | None = None,
     on_step: OnStep | None = None,
+    on_resume: OnResume | None = None,
 ) -> EpochReport:
     """Train the model in place, to the end, and return the last epoch's report. The model is left in eval mode.
 
     Goes on from `partial` where that exists; the caller removes it once the result is safe. torch's global
     generator is used, for layers that draw from it, and put back afterwards.
+
+    `validate` looks at the model after every epoch; what it finds becomes the report's `validation`. Its random
+    numbers must come from torch's global generator, which is seeded for it, or from one it seeds by the epoch.
+    `on_resume` is told, before anything is trained, which epochs an earlier attempt had finished.
     """
-    run = _Run(model, method, examples, settings, settings.make_optimiser(model.parameters()))
+    run = _Run(model, method, examples, settings, settings.make_optimiser(model.parameters()), validate)
     with progress.metrics_file(metrics) as file, _repeatable(settings.threads):
         run.restore(partial.load())
         progress.rewrite(file, run.reports)
+        if on_resume is not None:
+            on_resume(tuple(run.reports))
         while len(run.reports) < settings.epochs:
             report = run.epoch(on_step)
             partial.save(run.state())
@@ -61,9 +74,9 @@ def fit(
 
 
 @contextmanager
-def seeded(seed: int, address: int, device: torch.device) -> Iterator[torch.Generator]:
+def seeded(seed: int, *address: int, device: torch.device) -> Iterator[torch.Generator]:
     """A generator on the device, seeded by the address; torch's global ones are seeded too, and restored."""
-    mixed = int(np.random.SeedSequence([seed, address]).generate_state(1, np.uint64)[0])
+    mixed = int(np.random.SeedSequence([seed, *address]).generate_state(1, np.uint64)[0])
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(mixed)
         yield torch.Generator(device).manual_seed(mixed)
@@ -92,6 +105,7 @@ class _Run:
     examples: Examples
     settings: Settings
     optimiser: Optimizer
+    validate: Validate | None = None
     reports: list[EpochReport] = field(default_factory=list)
 
     def state(self) -> dict[str, Any]:
@@ -110,12 +124,13 @@ class _Run:
             self.reports = [EpochReport(**report) for report in state["reports"]]
 
     def epoch(self, on_step: OnStep | None) -> EpochReport:
-        """Train through all examples once, in an order of the epoch's own."""
+        """Train through all examples once, in an order of the epoch's own, and look at what came of it."""
         began, epoch = perf_counter(), len(self.reports)
         steps = math.ceil(len(self.examples) / self.settings.batch)
         # Sums stay on the device: asking for a number at each step would make it wait.
         totals = torch.zeros(2, device=self.examples.pixels.device)
-        with seeded(self.settings.seed, epoch + 1, self.examples.pixels.device) as generator:
+        with seeded(self.settings.seed, epoch + 1, device=self.examples.pixels.device) as generator:
+            self.model.eval()  # whatever the epoch before, or an earlier attempt, left it in
             self.method.begin_epoch(self.model, self.examples, epoch)
             self.model.train()
             for step, batch in enumerate(self._batches(epoch, steps, generator)):
@@ -126,9 +141,20 @@ class _Run:
         loss, accuracy = (totals / len(self.examples)).tolist()
         self._refuse_divergence(loss, epoch)
         lr = self.settings.learning_rate(epoch + (steps - 1) / steps)
-        report = EpochReport(epoch + 1, self.settings.epochs, loss, accuracy, lr, perf_counter() - began)
+        found = self._validated(epoch)
+        report = EpochReport(epoch + 1, self.settings.epochs, loss, accuracy, lr, perf_counter() - began, found)
         self.reports.append(report)
         return report
+
+    def _validated(self, epoch: int) -> dict[str, Any]:
+        if self.validate is None:
+            return {}
+        self.model.eval()
+        device = self.examples.pixels.device
+        with seeded(self.settings.seed, epoch + 1, VALIDATION, device=device), torch.no_grad():
+            found = dict(self.validate(self.model, epoch))
+        plain: dict[str, Any] = json.loads(json.dumps(found))  # as a resumed run will read it back
+        return plain
 
     def _batches(self, epoch: int, steps: int, generator: torch.Generator) -> Iterator[Batch]:
         device = self.examples.pixels.device

@@ -24,7 +24,7 @@ class Batch:
     """The examples of one step. All of a method's randomness comes from `generator`, or resuming is not exact."""
 
     pixels: Tensor  # (n, C, H, W) in [0, 1], augmented, without noise
-    targets: Tensor
+    targets: Tensor  # (n, ...)
     indices: Tensor  # where the examples lie in the training set
     epoch: int  # from 0
     generator: torch.Generator  # on the device of the pixels
@@ -52,7 +52,7 @@ class Method(ABC):
         """The loss of the batch, and how many of its inputs the model got right."""
 
     def begin_epoch(self, model: nn.Module, examples: Examples, epoch: int) -> None:  # noqa: B027
-        """Called before each epoch, for methods that look at the whole training set now and then."""
+        """Called before each epoch, the model in eval mode, for methods that look at the whole training set."""
 
     def plan(self) -> dict[str, Any]:
         """The method in words: its name and hyper-parameters."""

@@ -1,11 +1,11 @@
 """How far a run is: what it tells its callbacks, and the metrics file that it leaves."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from sigmax.errors import RequestError
 
@@ -19,11 +19,13 @@ class EpochReport:
     loss: float  # mean over the epoch's inputs
     accuracy: float  # share of the epoch's noisy training inputs classified right, as the model was then
     lr: float  # learning rate of the epoch's last step
-    seconds: float  # time the epoch took
+    seconds: float  # time the epoch took, validation included
+    validation: Mapping[str, Any] = field(default_factory=dict)  # what the run's `validate` found, plain values
 
 
 OnEpoch = Callable[[EpochReport], None]
 OnStep = Callable[[int, int], None]  # steps done and steps in all
+OnResume = Callable[[Sequence[EpochReport]], None]  # the epochs done before; none at a fresh start
 
 
 @contextmanager
@@ -45,6 +47,15 @@ def append(file: TextIO, report: EpochReport) -> None:
     """Add one line, whole, where another program can see it at once."""
     file.write(json.dumps(asdict(report)) + "\n")
     file.flush()
+
+
+def last_epoch(path: Path) -> EpochReport | None:
+    """The last epoch that a metrics file tells of; None where it tells of none."""
+    try:
+        *_, line = path.read_text(encoding="utf-8").splitlines()
+        return EpochReport(**json.loads(line))
+    except (OSError, ValueError, TypeError):  # it is only for display: whoever lost it can do without
+        return None
 
 
 def _lock(file: TextIO, path: Path) -> None:

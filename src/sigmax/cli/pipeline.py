@@ -1,0 +1,76 @@
+"""`sigmax pipeline`: experts, labels, router, fine-tuning, certificates and report from one file."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from sigmax.cli import verify as verify_verb
+from sigmax.cli.progress import complain, console, progress, resumable, say
+from sigmax.cli.tables import summary_table
+
+if TYPE_CHECKING:
+    from sigmax.train import Pipeline
+
+app = typer.Typer(help="The whole road of dual smoothing, driven by one file.", no_args_is_help=True)
+
+
+@app.callback()
+def _several_verbs() -> None:
+    """Keep `run` a word of its own while it is the only one."""
+
+
+@app.command()
+def run(
+    config: Annotated[Path, typer.Argument(help="The pipeline's TOML file.", metavar="CONFIG")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
+) -> None:
+    """Do what is left of a pipeline: phases that are done are skipped, one that was cut short goes on.
+
+    Example: `sigmax pipeline run digits.toml --dry-run`
+    """
+    from sigmax.train import Pipeline, PipelineConfig
+
+    pipeline = Pipeline(PipelineConfig.read(config), on_warning=warn)
+    if dry_run:
+        show(pipeline)
+    else:
+        walk(pipeline)
+
+
+def warn(text: str) -> None:
+    """What will not end well, in yellow."""
+    complain(f"warning: {text}", style="yellow")
+
+
+def show(pipeline: "Pipeline") -> None:
+    """Every phase and whether its files are there."""
+    table = Table("phase", "state", "leaves")
+    phases = pipeline.phases()
+    for phase in phases:
+        table.add_row(phase.name, phase.state, ", ".join(str(path) for path in phase.leaves))
+    console.print(table)
+    left = sum(phase.state != "done" for phase in phases)
+    say(f"{len(phases) - left} of {len(phases)} phases are done; the report is written anew each time.")
+
+
+def walk(pipeline: "Pipeline") -> None:
+    """Run it, verify every certificate, and write the report."""
+    from sigmax import report
+    from sigmax.records.verify import verify
+
+    out = pipeline.config.out
+    with resumable(f"What is finished is kept in {out}."):
+        runs = pipeline.run(progress)
+    verdicts = [verify(run.path) for run in runs]
+    for verdict in verdicts:
+        verify_verb.show(verdict)
+    written = report.write(runs, out / "report")
+    console.print(summary_table(runs))
+    say("\nWhere to look:", style="bold")
+    say(f"  report   {', '.join(str(path) for path in written)}")
+    say(f"  runs     {out / 'runs'} (every count, one line an input)")
+    say(f"  systems  {out / 'systems'} (use them: sigmax predict {out / 'systems' / 'dual-consensus'} --data ...)")
+    if not all(verdict.holds for verdict in verdicts):
+        raise typer.Exit(1)

@@ -1,0 +1,41 @@
+"""Rules in words: what a plan's description of a scheme says to a reader."""
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def scheme_text(rule: Mapping[str, Any]) -> str:
+    """The scheme and what it was told: 'dual, rule consensus, router sigma 1, experts 0.25 / 0.5 / 1'."""
+    if rule["scheme"] == "dual":
+        router = f"router sigma {rule['router']['sigma']:g}{_bound(rule['router'])}"
+        return ", ".join(["dual", f"rule {rule['rule']}", router, f"experts {expert_names(rule)}"])
+    return ", ".join([str(rule["scheme"]), *_settings(rule)])
+
+
+def in_words(rule: Mapping[str, Any]) -> str:
+    """The same with the noise of a smoothed classifier, where no other line tells it: 'smoothed, sigma 0.5'."""
+    return f"{rule['scheme']}, sigma {expert_name(rule)}" if "sigma" in rule else scheme_text(rule)
+
+
+def expert_names(rule: Mapping[str, Any]) -> str:
+    """The experts of a dual rule, in the order of the routes: '0.25 / 0.5 / 1'."""
+    return " / ".join(expert_name(expert) for expert in rule["experts"])
+
+
+def expert_name(rule: Mapping[str, Any]) -> str:
+    """An expert in a word: its noise if it has one, else what it is."""
+    if rule["scheme"] == "dual":
+        return f"({rule['rule']} of {expert_names(rule)})"
+    if "sigma" in rule:
+        return f"{rule['sigma']:g}{_bound(rule)}"
+    return str(rule["scheme"])
+
+
+def _bound(rule: Mapping[str, Any]) -> str:
+    return f" {rule['bound']}" if rule.get("bound", "one-sided") != "one-sided" else ""
+
+
+def _settings(rule: Mapping[str, Any]) -> list[str]:
+    """What the scheme was told besides its name and where a log came from; sigma has a line of its own."""
+    known = ("scheme", "sigma", "sigmas", "file", "radii")
+    return [f"{key} {value}" for key, value in rule.items() if key not in known]

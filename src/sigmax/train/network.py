@@ -1,0 +1,130 @@
+"""From a request to a checkpoint: what the training of a classifier and of a router have in common."""
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import sigmax
+from sigmax import models
+from sigmax.data import Dataset
+from sigmax.errors import RequestError
+from sigmax.models import Classifier, Description
+from sigmax.train.loop import WEIGHTS, Validate, fit, seeded
+from sigmax.train.method import Examples, Method
+from sigmax.train.partial import Partial, refuse_other_plan
+from sigmax.train.progress import OnEpoch, OnResume, OnStep
+from sigmax.train.settings import Settings
+
+
+def train_network(
+    description: Description,
+    method: Method,
+    examples: Callable[[torch.device], Examples],
+    settings: Settings,
+    *,
+    out: Path,
+    made_from: Mapping[str, Any],
+    notes: Mapping[str, Any],
+    start: Classifier | None = None,
+    validate: Validate | None = None,
+    on_epoch: OnEpoch | None = None,
+    on_step: OnStep | None = None,
+    on_resume: OnResume | None = None,
+) -> Path:
+    """Train the described network by the method and return the checkpoint's path, `out`.
+
+    What is wrong with the request is said before anything is trained. A run that was cut short goes on when
+    called again with the same request, and ends with the weights it would have had; a finished one returns at
+    once. A file at `out` that another request made is never overwritten. Beside `out` lie its metrics
+    (`metrics_path`, one line an epoch) and, until the end, its state (`.partial`).
+
+    `examples` is asked for the training inputs only when something is left to train. `made_from` names them: with
+    description, method and settings it is the plan, all that the result depends on. `notes` are kept as they are.
+    `start`: a network of the same description whose weights to begin with; `made_from` names it.
+    """
+    device = settings.torch_device()
+    # Drawn on the CPU, so that the seed's first weights are the same on every device.
+    with seeded(settings.seed, WEIGHTS, device=torch.device("cpu")):
+        model = models.create(description)
+    if start is not None:
+        model.load_state_dict(start.state_dict())
+    plan = _plan(model.description, method, settings, made_from)
+    partial = Partial(Path(f"{out}.partial"), plan)
+    _check_output(out)
+    if not _is_finished(out, plan):
+        fit(
+            model.to(device),
+            method,
+            examples(device),
+            settings,
+            partial=partial,
+            metrics=metrics_path(out),
+            validate=validate,
+            on_epoch=on_epoch,
+            on_step=on_step,
+            on_resume=on_resume,
+        )
+        made_with = {"sigmax": sigmax.__version__, "torch": str(torch.__version__)}
+        complete = {"training": plan, **notes, "made_with": made_with}
+        model.description = replace(model.description, notes=complete)
+        models.save(out, model)
+    partial.remove()
+    return out
+
+
+def metrics_path(out: Path) -> Path:
+    """Where the metrics of the run that makes the checkpoint `out` are."""
+    return Path(f"{out}.metrics.jsonl")
+
+
+def told_of(dataset: Dataset) -> dict[str, str]:
+    """What a plan says of its data."""
+    return {"name": dataset.name, "split": dataset.split, "fingerprint": dataset.fingerprint}
+
+
+def images(dataset: Dataset, device: torch.device) -> torch.Tensor:
+    """All pixels of the data set, moved to the device once."""
+    return torch.from_numpy(dataset.pixels(np.arange(len(dataset)))).to(device)
+
+
+def _plan(
+    description: Description, method: Method, settings: Settings, made_from: Mapping[str, Any]
+) -> dict[str, Any]:
+    """All that the result depends on. Two runs with the same plan are the same run."""
+    plan = {
+        "architecture": description.architecture,
+        "options": description.options,
+        "classes": description.classes,
+        "normalisation": description.normalisation and asdict(description.normalisation),
+        "method": method.plan(),
+        **made_from,
+        "settings": settings.plan(),
+    }
+    plain: dict[str, Any] = json.loads(json.dumps(plan))  # as it will be read back: lists, not tuples
+    return plain
+
+
+def _check_output(out: Path) -> None:
+    if out.suffix != ".safetensors":
+        raise RequestError(f"a checkpoint's name ends in .safetensors, got {out}")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RequestError(f"the folder of {out} cannot be made: {error}") from error
+    if not os.access(out.parent, os.W_OK | os.X_OK):
+        raise RequestError(f"the folder {out.parent} is not writable; choose another output")
+
+
+def _is_finished(out: Path, plan: Mapping[str, Any]) -> bool:
+    """Whether this very run is done; a file that another run made is an error."""
+    if not out.exists():
+        return False
+    there = models.read(out).description.notes.get("training", {})
+    refuse_other_plan(there, plan, f"{out} exists and was made by another run")
+    return True

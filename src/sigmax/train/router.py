@@ -1,0 +1,149 @@
+"""Train a router: from labels, how far each expert certifies each input, to a checkpoint.
+
+A router is a classifier whose classes are the experts, to be smoothed with a noise of its own (the variance
+estimator of Dual randomized smoothing). It is trained as `router_loss` says and watched as `router_check` says.
+"""
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Unpack
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from sigmax import models
+from sigmax.data import Dataset
+from sigmax.errors import RequestError
+from sigmax.models import Description, Normalisation
+from sigmax.train.labels import Labels
+from sigmax.train.method import Examples
+from sigmax.train.network import images, told_of, train_network
+from sigmax.train.progress import OnEpoch, OnStep
+from sigmax.train.router_check import INPUTS, OnWarning, Watcher
+from sigmax.train.router_loss import Router, RouterOptions, shares_of
+from sigmax.train.router_presets import SMALL
+from sigmax.train.settings import Settings
+
+HELD_OUT = 2  # with the seed: which inputs are held out
+
+Indices = NDArray[np.int64]
+
+
+def train_router(
+    dataset: Dataset,
+    labels: Labels,
+    *,
+    architecture: str,
+    sigma: float,
+    out: str | Path,
+    options: Mapping[str, Any] | None = None,
+    normalisation: str | Normalisation | None = None,
+    settings: Settings | None = None,
+    held_out: float = 0.1,
+    on_epoch: OnEpoch | None = None,
+    on_step: OnStep | None = None,
+    on_warning: OnWarning | None = None,
+    **loss: Unpack[RouterOptions],
+) -> Path:
+    """Train a router of noise `sigma`, in pixels, on the labelled inputs and return the checkpoint's path, `out`.
+
+    What is wrong with the request is said before anything is trained; a run goes on, ends and is kept apart from
+    others as `train_classifier` says. Inputs that no expert certifies are dropped. Of the others a share,
+    `held_out`, is never trained on: after every epoch the metrics' `validation` says how the smoothed router does
+    on (some of) them. `on_warning` is told of what will not end well, above all of a route that dies.
+
+    `dataset` is the whole set that the labels were made of. `loss`: the hyper-parameters of `Router`, such as
+    `sharpness=8.0`; those of the paper come from `router_preset`.
+    """
+    sigma, settings = float(sigma), settings or SMALL.settings
+    if len(labels.experts) < 2:
+        raise RequestError("a router chooses among experts, and these are the labels of one; label with more")
+    kept = labels.select(dataset)
+    # Rounded once, here: the loss, its weights and the metrics must agree on which expert is best.
+    radii = labels.radii[labels.kept].astype(np.float32)
+    held, taught = split(len(kept), held_out, settings.seed)
+    method = Router(sigma=sigma, shares=shares_of(radii[taught]), scale=float(radii[taught].max()), **loss)
+    watched = held[:INPUTS]
+    watcher = Watcher(
+        pixels=images(kept.take(watched), settings.torch_device()),
+        radii=radii[watched].astype(np.float64),
+        sigma=sigma,
+        seed=settings.seed,
+        epochs=settings.epochs,
+        routes=route_names(labels.sigmas),
+        advice=advice(method),
+        on_warning=on_warning,
+    )
+
+    def examples(device: torch.device) -> Examples:
+        return Examples(images(kept.take(taught), device), torch.from_numpy(radii[taught]).to(device))
+
+    experts = {
+        "experts": labels.experts,
+        "sigmas": [None if math.isnan(noise) else noise for noise in labels.sigmas],
+        "fingerprint": labels.fingerprint,
+    }
+    _warn_of_noise(sigma, labels.sigmas, on_warning)
+    return train_network(
+        Description(
+            architecture=architecture,
+            options=options or {},
+            classes=len(labels.experts),
+            input_shape=dataset.shape,
+            normalisation=models.normalisation(normalisation),
+            sigma=sigma,
+        ),
+        method,
+        examples,
+        settings,
+        out=Path(out),
+        made_from={"data": told_of(dataset), "labels": experts, "held_out": held_out},
+        notes={"router": {**experts, "shares": labels.shares.tolist(), "dropped": labels.dropped}},
+        validate=watcher,
+        on_epoch=on_epoch,
+        on_step=on_step,
+        on_resume=watcher.remember,
+    )
+
+
+def split(count: int, held_out: float, seed: int) -> tuple[Indices, Indices]:
+    """Which of `count` inputs are held out, in random order, and which are trained on; the same everywhere."""
+    if not 0 < held_out < 1:
+        raise RequestError(f"held_out must lie between 0 and 1, got {held_out!r}; 0.1 holds out a tenth")
+    aside = round(held_out * count)
+    if not 0 < aside < count:
+        raise RequestError(
+            f"held_out={held_out:g} of {count} inputs leaves {aside} to check on and {count - aside} to train on, "
+            "and both need some; choose another share, or label more inputs"
+        )
+    order = np.argsort(np.random.SFC64([seed, HELD_OUT]).random_raw(count), kind="stable").astype(np.int64)
+    return order[:aside], np.sort(order[aside:])
+
+
+def route_names(sigmas: tuple[float, ...]) -> list[str]:
+    """What to call the routes: by the experts' noise, or by their place where one has none."""
+    return [f"expert {i}" if math.isnan(sigma) else f"sigma {sigma:g}" for i, sigma in enumerate(sigmas)]
+
+
+def advice(method: Router) -> str:
+    """What to change when a route dies, best first: soft labels of close radii say next to nothing."""
+    changes = []
+    if method.labels_kind == "soft":
+        now = method.sharpness
+        changes.append(f"sharper labels (sharpness {3 * now:g} to {6 * now:g}, now {now:g})")
+    if not method.balance:
+        changes.append("balance on")
+    if method.consistency > 0:
+        changes.append(f"less consistency (now {method.consistency:g})")
+    return f"Try {', or '.join(changes)}." if changes else "Label more inputs, or leave its expert out."
+
+
+def _warn_of_noise(sigma: float, sigmas: tuple[float, ...], on_warning: OnWarning | None) -> None:
+    largest = max((noise for noise in sigmas if not math.isnan(noise)), default=0.0)
+    if sigma < largest and on_warning is not None:
+        on_warning(
+            f"the router's sigma {sigma:g} is below the largest expert's, {largest:g}: with as many votes a route "
+            f"cannot be certified as far as that expert certifies; use sigma {largest:g} or more"
+        )

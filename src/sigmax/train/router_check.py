@@ -1,0 +1,119 @@
+"""How a router in training does on inputs it is not trained on, and an early word when a route dies.
+
+It is a diagnostic, not a certificate: one draw of votes picks the route and bounds it, and no budget is kept.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from sigmax import bounds, radius
+from sigmax.noise.voter import GPU_BATCH, cpu_batch
+from sigmax.train.loop import VALIDATION, seeded
+from sigmax.train.progress import EpochReport
+
+DRAWS, ALPHA = 100, 1e-3  # votes an input, and the chance that its radius is wrong
+INPUTS = 128  # inputs looked at, at most
+NOTICED = 0.02  # a route that is best for fewer of the inputs than this is not missed
+STARVED = 0.1  # of its label share: a route taken for less is dying
+
+OnWarning = Callable[[str], None]
+
+
+@dataclass
+class Watcher:
+    """Called after each epoch: what the smoothed router does on the inputs held out.
+
+    The mapping it returns: `matching`, the share of inputs sent to their best expert; `radius`, the mean radius
+    within which the route is certified, 0 where it is not; `abstained`, the share of those; `routes`, the share of
+    inputs sent to each expert; `labels`, the share that each is best for; `lost`, how much further on average the
+    best expert certifies than the one taken; and `warnings`, for every route that was just seen to die.
+    """
+
+    pixels: Tensor  # (n, C, H, W), on the device of the model
+    radii: NDArray[np.float64]  # (n, K), how far each expert certifies them
+    sigma: float
+    seed: int
+    epochs: int  # how many there will be
+    routes: Sequence[str]  # their names
+    advice: str  # what to change when a route dies
+    on_warning: OnWarning | None = None
+    history: list[list[float]] = field(default_factory=list)  # `routes` of each epoch
+
+    def remember(self, reports: Sequence[EpochReport]) -> None:
+        """Take up what an earlier attempt at the same run saw."""
+        self.history = [report.validation["routes"] for report in reports]
+
+    def __call__(self, model: nn.Module, epoch: int) -> dict[str, Any]:
+        """The epoch's mapping; a route that dies is warned of once."""
+        with seeded(self.seed, epoch + 1, VALIDATION, device=self.pixels.device) as generator:
+            counts = vote(model, self.pixels, self.sigma, classes=len(self.routes), generator=generator)
+        taken, best = counts.argmax(axis=1), self.radii.argmax(axis=1)
+        certified = radius.gaussian(self.sigma, bounds.lower(counts.max(axis=1), DRAWS, ALPHA))
+        rows = np.arange(len(taken))
+        labels = _shares(best, len(self.routes))
+        self.history.append(_shares(taken, len(self.routes)))
+        warnings = [self._warning(i, labels) for i in newly_dying(self.history, labels, self.epochs)]
+        if self.on_warning is not None:
+            for warning in warnings:
+                self.on_warning(warning)
+        return {
+            "inputs": len(taken),
+            "matching": float((taken == best).mean()),
+            "radius": float(certified.mean()),
+            "abstained": float((certified == 0).mean()),
+            "routes": self.history[-1],
+            "labels": labels,
+            "lost": float((self.radii[rows, best] - self.radii[rows, taken]).mean()),
+            "warnings": warnings,
+        }
+
+    def _warning(self, route: int, labels: Sequence[float]) -> str:
+        return (
+            f"epoch {len(self.history)} of {self.epochs}: the route to {self.routes[route]} is dying. It is best "
+            f"for {labels[route]:.1%} of the held-out inputs and was taken for {self.history[-1][route]:.1%}. "
+            f"{self.advice}"
+        )
+
+
+def vote(
+    model: nn.Module, pixels: Tensor, sigma: float, *, classes: int, generator: torch.Generator
+) -> NDArray[np.int64]:
+    """How often each route is taken for each input, (inputs, classes), in DRAWS draws of noise."""
+    counts = torch.zeros(len(pixels) * classes, dtype=torch.int64, device=pixels.device)
+    rows = torch.arange(len(pixels), device=pixels.device).repeat_interleave(DRAWS)
+    size = cpu_batch(pixels[0].numel()) if pixels.device.type == "cpu" else GPU_BATCH
+    with torch.inference_mode():
+        for first in range(0, len(rows), size):
+            row = rows[first : first + size]
+            noise = torch.randn(len(row), *pixels.shape[1:], device=pixels.device, generator=generator)
+            cells = row * classes + model(noise.mul_(sigma).add_(pixels[row])).argmax(dim=1)
+            counts.scatter_add_(0, cells, torch.ones_like(cells))
+    table: NDArray[np.int64] = counts.view(-1, classes).cpu().numpy()
+    return table
+
+
+def newly_dying(history: Sequence[Sequence[float]], labels: Sequence[float], epochs: int) -> list[int]:
+    """The routes that the last epoch is the first to show as dying.
+
+    A route dies when, after the first third of the epochs, it is taken for less than a tenth of the inputs it is
+    best for in two epochs in a row. Early on a router tries one route after another; that means nothing.
+    """
+    watched = [i for i, share in enumerate(labels) if share >= NOTICED]
+    begin = -(-epochs // 3)
+
+    def dying_at(epoch: int, route: int) -> bool:
+        return epoch - 1 >= begin and all(history[e][route] < STARVED * labels[route] for e in (epoch - 1, epoch))
+
+    last = len(history) - 1
+    return [i for i in watched if dying_at(last, i) and not any(dying_at(e, i) for e in range(last))]
+
+
+def _shares(which: NDArray[np.int64], classes: int) -> list[float]:
+    shares: list[float] = (np.bincount(which, minlength=classes) / len(which)).tolist()
+    return shares
