@@ -10,6 +10,7 @@ from sigmax.records.journal import write_all
 from sigmax.records.lines import Record
 from sigmax.records.plan import Plan
 from sigmax.records.run import Run, read
+from tests.report.digits import SYSTEMS, digits_run
 
 MakeRun = Callable[..., Run]
 
@@ -73,3 +74,10 @@ def published(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Callabl
         return done[part]
 
     return get
+
+
+@pytest.fixture(scope="session")
+def digits_runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+    """Real runs on 40 digits: three experts by themselves, routed by both rules, routed with a tree of routers."""
+    folder = tmp_path_factory.mktemp("digits")
+    return {name: digits_run(name, folder) for name in SYSTEMS}

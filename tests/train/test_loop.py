@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from sigmax.errors import RequestError, RunError
 from sigmax.train import Examples, Method, Partial, Score, Settings, fit
-from sigmax.train.progress import metrics_file
+from sigmax.train.progress import EpochReport, last_epoch, metrics_file
 
 SETTINGS = Settings(epochs=4, batch=16, lr=0.05, seed=3, augment="crop")
 
@@ -24,7 +24,7 @@ class Remembering(Method):
     epochs: list = field(default_factory=list)
 
     def begin_epoch(self, model, examples, epoch):
-        self.epochs.append((epoch, len(examples), torch.rand(1).item()))
+        self.epochs.append((epoch, len(examples), torch.rand(1).item(), model.training))
 
     def score(self, model, batch):
         self.visits[batch.indices] += 1
@@ -97,6 +97,69 @@ def test_a_run_cut_anywhere_ends_as_an_uninterrupted_one(run, steps, optimiser):
     assert [report.epoch for report in reports] == list(range(1 + (steps - 1) // 4, 5))
 
 
+def test_methods_look_at_the_model_in_eval_mode(run):
+    _, method, _ = run("modes")
+    assert [training for *_, training in method.epochs] == [False] * 4
+
+
+def look(model, epoch):
+    """A hook with all that could disturb a run: it draws, it leaves the model in training mode, it looks."""
+    assert not model.training
+    assert not torch.is_grad_enabled()
+    drawn = torch.rand(64)
+    seen = model(drawn.view(1, 1, 8, 8)).sum().item()
+    model.train()
+    return {"epoch": epoch, "drawn": drawn[0].item(), "seen": seen, "list": (1, 2), "words": ["a"]}
+
+
+def told(path):
+    """The lines of a metrics file, but for the seconds."""
+    return [{**json.loads(line), "seconds": None} for line in path.read_text().splitlines()]
+
+
+@pytest.mark.parametrize("steps", [1, 4, 8, 13, 16])
+def test_what_validation_finds_survives_a_cut(run, tmp_path, steps):
+    def stop(done, total):
+        if done == steps:
+            raise Killed
+
+    whole, _, reports = run("whole", validate=look)
+    with pytest.raises(Killed):
+        run("cut", validate=look, on_step=stop)
+    resumed, _, _ = run("cut", validate=look)
+    assert same(whole, resumed)
+    assert told(tmp_path / "cut.jsonl") == told(tmp_path / "whole.jsonl")
+    found = [report.validation for report in reports]
+    assert [line["validation"] for line in told(tmp_path / "whole.jsonl")] == found
+    assert [one["epoch"] for one in found] == [0, 1, 2, 3]
+    assert found[0]["list"] == [1, 2]
+    assert len({one["drawn"] for one in found}) == 4
+
+
+def test_validation_does_not_change_the_run(run):
+    plain, method, reports = run("plain")
+    watched, other, _ = run("watched", validate=look)
+    assert same(plain, watched)
+    assert method.epochs == other.epochs
+    assert [report.validation for report in reports] == [{}] * 4
+    assert not watched.training
+
+
+def test_a_resumed_run_is_told_what_was_done_before(run):
+    before = []
+
+    def stop(report):
+        if report.epoch == 2:
+            raise Killed
+
+    with pytest.raises(Killed):
+        run("cut", validate=look, on_epoch=stop, on_resume=before.append)
+    run("cut", validate=look, on_resume=before.append)
+    assert before[0] == ()
+    assert [report.epoch for report in before[1]] == [1, 2]
+    assert all(report.validation["words"] == ["a"] for report in before[1])
+
+
 def test_the_same_seed_is_the_same_run_and_another_is_not(run):
     first, second = run("a")[0], run("b")[0]
     other = run("c", Settings(epochs=4, batch=16, lr=0.05, seed=4, augment="crop"))[0]
@@ -144,6 +207,18 @@ def test_metrics_of_an_epoch_that_was_not_saved_are_forgotten(run, tmp_path):
     metrics.write_text(written + '{"epoch": 5, "lo')
     run("m")
     assert metrics.read_text() == written
+
+
+def test_the_last_epoch_can_be_read_back(run, tmp_path):
+    _, _, reports = run("m")
+    assert last_epoch(tmp_path / "m.jsonl") == reports[-1]
+    before = {"epoch": 3, "epochs": 3, "loss": 0.1, "accuracy": 0.9, "lr": 0.1, "seconds": 1.0}
+    (tmp_path / "old.jsonl").write_text(json.dumps(before) + "\n")
+    assert last_epoch(tmp_path / "old.jsonl") == EpochReport(3, 3, 0.1, 0.9, 0.1, 1.0)
+    for content in ("", "{}", "3", '{"epoch": 3, '):
+        (tmp_path / "odd.jsonl").write_text(content)
+        assert last_epoch(tmp_path / "odd.jsonl") is None
+    assert last_epoch(tmp_path / "absent.jsonl") is None
 
 
 def test_two_runs_to_the_same_output_are_refused(run, tmp_path):

@@ -1,7 +1,7 @@
 """Dual randomized smoothing (Sun et al. 2026): noise that depends on the input, by way of a certified router."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from sigmax.certify.dual_parts import ROUTER, expert_name
 from sigmax.certify.dual_rule import Combination, DualRule
@@ -23,12 +23,13 @@ class Dual(Scheme):
     """
 
     def __init__(self, router: Smoothed, experts: Sequence[Scheme], *, rule: Combination = "consensus") -> None:
+        experts = _listed(experts)
         parts = _parts(router, experts)
         assert isinstance(router.rule, SmoothedRule)
         dual = DualRule(router.rule, tuple(expert.rule for expert in experts), rule)
         super().__init__(dual, _voters(parts), domain=_domain(parts))
         self.router = router
-        self.experts = tuple(experts)
+        self.experts = experts
         self.combination: Combination = dual.rule
         self._parts = parts
         _warn_of_small_noise(dual)
@@ -37,6 +38,12 @@ class Dual(Scheme):
         """The noise of the part that the network belongs to."""
         part, _, inner = network.partition("/")
         return self._parts[part].sigma_of(inner)
+
+
+def _listed(experts: Iterable[Scheme]) -> tuple[Scheme, ...]:
+    if isinstance(experts, Scheme) or not isinstance(experts, Iterable):
+        raise RequestError(f"experts must be a list of schemes, one for each route; got {type(experts).__name__}")
+    return tuple(experts)
 
 
 def _parts(router: Smoothed, experts: Sequence[Scheme]) -> dict[str, Scheme]:

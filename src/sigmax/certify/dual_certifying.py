@@ -71,7 +71,7 @@ def distances(router: SmoothedRule, top: int, counts: Counts, alpha: float) -> t
     lower = bounds.lower(counts[top], n, each)
     rivals = {j: bounds.upper(k, n, each) if several else None for j, k in enumerate(counts) if j != top}
     distance = {j: radius.gaussian(router.noise, lower, upper) for j, upper in rivals.items()}
-    nearest = min(distance, key=lambda j: distance[j])
+    nearest = min(distance, key=lambda j: (distance[j], -(rivals[j] or 0.0)))
     name = prefixed(ROUTER, "estimation")
     stage = Stage(name, router.sigma, counts, n, alpha, lower, rivals[nearest], distance[nearest])
     return tuple(distance.get(j, 0.0) for j in range(len(counts))), stage

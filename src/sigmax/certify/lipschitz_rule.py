@@ -10,6 +10,7 @@ from sigmax.certify.procedure import Answer, Look, Procedure, Question, scores
 from sigmax.errors import RequestError
 from sigmax.records.certificate import Certificate, Outcome, Prediction, Stage
 
+LEAST_CONSTANT = 1e-30  # beyond it and its inverse 32-bit floats end
 ROUNDING = 2.0**-14  # of a score, relative to the larger of the two; 32-bit sums of a deep network stay far below
 
 
@@ -24,7 +25,7 @@ class LipschitzRule:
     classes: int
 
     def __post_init__(self) -> None:
-        if not (is_number(self.constant) and self.constant > 0):
+        if not (is_number(self.constant) and LEAST_CONSTANT <= self.constant <= 1 / LEAST_CONSTANT):
             raise RequestError(
                 f"constant must be a positive number (the Lipschitz constant of the scores); got {self.constant!r}"
             )

@@ -33,18 +33,18 @@ def rebuild(description: Mapping[str, Any], depth: int = 0) -> Rule:
 
 
 def _fields(description: Mapping[str, Any], depth: int) -> dict[str, Any]:
-    if not isinstance(description, Mapping) or description.get("scheme") not in FIELDS:
-        scheme = description.get("scheme") if isinstance(description, Mapping) else description
+    scheme = description.get("scheme") if isinstance(description, Mapping) else description
+    if not isinstance(description, Mapping) or not isinstance(scheme, str) or scheme not in FIELDS:
         raise RequestError(
-            f"unknown scheme {scheme!r}; this version of sigmax knows: {', '.join(FIELDS)}. "
+            f"unknown scheme {scheme!r:.80}; this version of sigmax knows: {', '.join(FIELDS)}. "
             "The file may come from a newer version"
         )
-    wanted = FIELDS[description["scheme"]]
+    wanted = FIELDS[scheme]
     missing = [name for name in wanted if name not in description]
     if missing:
         raise RequestError(f"the description of the scheme lacks {', '.join(missing)}; the file is damaged")
     if depth > DEEPEST:
         raise RequestError(f"the scheme has more than {DEEPEST} routers below each other; the file is damaged")
-    if description["scheme"] == "dual" and not isinstance(description["experts"], list):
+    if scheme == "dual" and not isinstance(description["experts"], list):
         raise RequestError("the experts of a dual scheme must be a list; the file is damaged")
     return {name: description[name] for name in wanted}

@@ -77,7 +77,8 @@ def label(
     console.print(_labels_table(labels, names))
     say(f"Dropped, since no expert certifies them: {100 * labels.dropped:.1f}%. 'Best for' is of the others.")
     noise = max(expert.rule.largest_noise for expert in experts) or "SIGMA"  # at least as much as any expert's
-    say(f"Labels: {out}. Next: sigmax train router --labels {out} --data {data} --sigma {noise} --out ROUTER")
+    following = f"sigmax train router --labels {out} --data {data} --sigma {noise} --out ROUTER.safetensors"
+    say(f"Labels: {out}. Next: {following}")
 
 
 def choose(

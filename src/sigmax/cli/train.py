@@ -167,7 +167,7 @@ def router(
     last = _last_epoch(out)
     if last is not None and last.validation:
         say(_held_out(last.validation, found.sigmas))
-    say(f"Wrote {out}. Next: sigmax build dual, with this router and the labelled experts")
+    say(f"Wrote {out}. Next: sigmax build dual {out} EXPERT... --out SYSTEM")
 
 
 def _base(preset: str | None, model: str | None) -> "Preset":
@@ -203,7 +203,7 @@ def _held_out(found: Mapping[str, Any], sigmas: tuple[float, ...]) -> str:
         for name, taken, best in zip(route_names(sigmas), found["routes"], found["labels"], strict=True)
     )
     return (
-        f"Held out, {found['inputs']} inputs: {found['matching']:.1%} sent to their best expert, the route certified "
-        f"within {found['radius']:.3f} on average and undecided for {found['abstained']:.1%}. "
+        f"Held out, {found['inputs']} inputs: {found['matching']:.1%} sent to their best expert, the route "
+        f"certified within {found['radius']:.3f} on average and undecided for {found['abstained']:.1%}. "
         f"Taken (best): {routes}."
     )

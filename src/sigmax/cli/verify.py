@@ -54,7 +54,9 @@ def _conclusion(verdict: "Verdict") -> str:
 
 def _terms(verdict: "Verdict") -> str:
     """What the radii were proved at: a run is only as good as its alpha."""
-    if verdict.plan is None:
-        return ""
+    from sigmax.report.schemes import in_words
+
     plan = verdict.plan
-    return f"; {plan.method}, sigma {plan.rule.get('sigma')}, n {plan.n}, alpha {plan.alpha}"
+    if plan is None or any(finding.line == 1 for finding in verdict.findings):  # what it says means nothing then
+        return ""
+    return f"; {in_words(plan.rule)}, n {plan.n}, alpha {plan.alpha}"

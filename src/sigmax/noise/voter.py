@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from sigmax.errors import RequestError, RunError
 from sigmax.noise.draws import BLOCK, block
+from sigmax.noise.precision import whole_products
 
 Model = Callable[..., Tensor]
 LARGEST_LEARNED = 31 << 20  # bytes; glibc ignores blocks of 32 MiB and more
@@ -91,6 +92,10 @@ class Voter:
         class_ids(output, len(batch), self.classes)
         if not self.votes and output.ndim != 2:
             raise RequestError(f"the model must return scores of shape (batch, {self.classes}), not class ids")
+        if not self.votes and output.dtype not in (torch.float32, torch.float64):
+            raise RequestError(
+                f"scores must be 32-bit floats or finer, since their margin counts; got {output.dtype}"
+            )
         return output.detach().clone()
 
     def vote(self, batch: Tensor, sigma: float) -> tuple[Tensor, Tensor]:
@@ -98,7 +103,7 @@ class Voter:
         return class_ids(self._call(self._forward, batch.to(self.device), sigma), len(batch), self.classes)
 
     def scores(self, batch: Tensor) -> Tensor:
-        """The logits of a batch without noise, on the CPU; seen to be numbers."""
+        """The logits of a batch without noise, on the CPU, in whole 32 bits; seen to be numbers."""
         output = self._call(self._forward, batch.to(self.device), 0.0)
         class_ids(output, len(batch), self.classes)
         if not bool(output.isfinite().all()):
@@ -107,17 +112,23 @@ class Voter:
 
     def like(self, other: "Voter") -> bool:
         """Whether the two cast the same votes in the same way, so that one can do the work of both."""
-        kinds = ("classes", "device", "dtype", "compiled", "votes", "batch", "_batch_was_given")
-        return self.model is other.model and all(getattr(self, k) == getattr(other, k) for k in kinds)
+        return self.model is other.model and self._way() == other._way()
+
+    def _way(self) -> tuple[object, ...]:
+        # A batch nobody asked for follows the inputs' shape, and may not have met any yet.
+        batch = self.batch if self._batch_was_given else None
+        return self.classes, self.device, self.dtype, self.compiled, self.votes, batch
 
     def _call(self, model: Model, batch: Tensor, sigma: float) -> Tensor:
-        with torch.inference_mode(), self._precision():
+        with torch.inference_mode(), self._precision(), nullcontext() if self.votes else whole_products():
             return model(batch, sigma) if self.takes_sigma else model(batch)
 
     def _precision(self) -> AbstractContextManager[Any]:
-        if self.dtype is torch.float32:
-            return nullcontext()
-        return torch.autocast(self.device.type, dtype=self.dtype)
+        if self.dtype is not torch.float32:
+            return torch.autocast(self.device.type, dtype=self.dtype)
+        # The caller may be within an autocast of their own; what is recorded as 32 bits must be.
+        foreign = torch.is_autocast_enabled(self.device.type)
+        return torch.autocast(self.device.type, enabled=False) if foreign else nullcontext()
 
 
 def cpu_batch(numbers: int) -> int:

@@ -17,6 +17,8 @@ def lipschitz(margin: float, constant: float) -> float:
     Source: Tsuzuku, Sato & Sugiyama (2018), "Lipschitz-margin training", Proposition 1.
     """
     (lead,) = distances([margin], "margin")
-    if not (isinstance(constant, int | float) and 0 < constant < math.inf):
-        raise RequestError(f"expected the Lipschitz constant to be positive and finite, got {constant!r}")
+    if isinstance(constant, bool) or not isinstance(constant, int | float) or not 1e-100 <= constant <= 1e100:
+        raise RequestError(
+            f"expected a Lipschitz constant from 1e-100 to 1e100, got {constant!r}; pass that of the score vector"
+        )
     return float(lead / (math.sqrt(2) * constant) * (1 - 4 * EPS))

@@ -99,7 +99,10 @@ class Journal:
             self._refuse_other(run.plan)
 
     def _refuse_other(self, recorded: Plan) -> None:
-        differences = self.plan.differences(recorded)
+        try:
+            differences = self.plan.differences(recorded)
+        except RecursionError as error:
+            raise RequestError(f"{self.path} holds a plan nested too deep; choose another output file") from error
         if differences:
             raise RequestError(
                 f"{self.path} holds a run of another plan ({'; '.join(differences)}). "

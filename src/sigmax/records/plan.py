@@ -105,9 +105,11 @@ def _is_selection(inputs: object) -> bool:
     return all(type(inputs.get(k)) is int and low <= inputs[k] < _MANY for k, low in least.items())
 
 
-def _flat(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _flat(data: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for key, value in data.items():
         if isinstance(value, Mapping):
             yield from _flat(value, f"{prefix}{key}.")
+        elif isinstance(value, list | tuple) and any(isinstance(entry, Mapping) for entry in value):
+            yield from _flat(dict(enumerate(value)), f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", list(value) if isinstance(value, tuple) else value

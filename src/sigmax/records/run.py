@@ -58,7 +58,7 @@ class Run:
     def _sigma(self, certificate: Certificate) -> float:
         """The noise of the classifier in charge; NaN where the router left it open, and no expert was asked."""
         if not certificate.stages:
-            return float(self.plan.rule["sigma"])
+            return float(self.plan.rule.get("sigma", math.nan))
         return math.nan if certificate.sigma is None else certificate.sigma
 
 

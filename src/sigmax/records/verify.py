@@ -129,19 +129,20 @@ def _proof(plan: Plan, record: Record) -> Iterator[str]:
 
 def disagreements(recorded: Certificate, proved: Certificate) -> Iterator[str]:
     """Where a recorded certificate says something else than its counts prove."""
-    scale = max((stage.sigma for stage in proved.stages), default=0.0)
+    # By the least noise: beside a router's large one, a small expert's claim could grow a lot and look the same.
+    scale = min((stage.sigma for stage in proved.stages if stage.sigma), default=0.0)
     for name in ("predicted", "radius", "outcome", "alpha"):
         yield from _differs(name, getattr(recorded, name), getattr(proved, name), scale)
     if recorded.predicted is None and recorded.radius != 0:
         yield f"it abstains, but with radius {recorded.radius}"
-    if sum(Fraction(entry.alpha) for entry in recorded.ledger) > Fraction(recorded.alpha):
-        yield f"the ledger spends more than alpha={recorded.alpha}"
+    if sum(Fraction(entry.alpha) for entry in recorded.ledger) > Fraction(proved.alpha):
+        yield f"the ledger spends more than alpha={proved.alpha}"
     yield from _differs("the ledger", recorded.ledger, proved.ledger, scale)
     if len(recorded.stages) != len(proved.stages):
         yield f"{len(recorded.stages)} stages are recorded, {len(proved.stages)} are asked for"
     for old, new in zip(recorded.stages, proved.stages, strict=False):
         for name in ("name", "sigma", "counts", "n", "alpha", "lower", "upper", "radius"):
-            yield from _differs(f"{old.name} {name}", getattr(old, name), getattr(new, name), scale)
+            yield from _differs(f"{old.name} {name}", getattr(old, name), getattr(new, name), new.sigma)
 
 
 def _differs(name: str, recorded: object, proved: object, sigma: float) -> Iterator[str]:

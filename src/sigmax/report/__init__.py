@@ -9,7 +9,7 @@ from sigmax.report.diagnosis import Diagnosis, diagnose
 from sigmax.report.folder import write
 from sigmax.report.plot import draw
 from sigmax.report.references import envelope, oracle_radii
-from sigmax.report.routing import routing
+from sigmax.report.routes import routing
 from sigmax.report.routing_plot import draw_routing
 
 __all__ = [

@@ -16,7 +16,7 @@ from sigmax.errors import RequestError
 from sigmax.records.run import Run
 from sigmax.report.accuracy import Floats, acr, certified_counts, checked_radii
 from sigmax.report.references import Reference, envelope_of, oracle_of
-from sigmax.report.routing import dual_rule, routing
+from sigmax.report.routes import dual_rule, routing
 from sigmax.report.runs import Source, load
 from sigmax.report.schemes import in_words
 from sigmax.report.shared import on_shared_inputs, true_radii
@@ -136,7 +136,7 @@ def find_experts(run: Run, runs: Iterable[Run]) -> list[Run | None]:
 
 def _fingerprints(run: Run) -> list[object]:
     """What identifies each expert of a dual run with its networks; a plan that does not say matches no run."""
-    routes, told = len(run.plan.rule["experts"]), run.plan.made_with.get("experts")
+    routes, told = len(dual_rule(run.plan).experts), run.plan.made_with.get("experts")
     return list(told) if isinstance(told, list | tuple) and len(told) == routes else ["not stated"] * routes
 
 

@@ -10,7 +10,7 @@ from sigmax.report.accuracy import Floats, certified_radii
 from sigmax.report.comparison import sigmas
 from sigmax.report.markdown import ACR_DECIMALS, comparison, paragraphs
 from sigmax.report.notes import on_comparing, on_run, on_study
-from sigmax.report.routing import is_dual
+from sigmax.report.routes import is_dual
 from sigmax.report.routing_page import routing_section
 from sigmax.report.schemes import scheme_text
 from sigmax.report.study import Study

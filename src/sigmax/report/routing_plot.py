@@ -58,14 +58,14 @@ def draw_study(found: Study, figure: "Figure", *, level: float = 0.95) -> "list[
 
 
 def _panel(ax: "Axes", values: Mapping[str, Floats], what: str, found: Study, level: float) -> None:
-    left = min(min(of, default=0.0) for of in values.values())
-    right = max(max(of, default=0.0) for of in values.values())
+    everything = np.concatenate([[0.0], *values.values()])
+    left, right = float(everything.min()), float(everything.max())
     # A run keeps its colour in both panels, though only some may be in the first.
     for name, (dash, colour) in zip(found.routings, styles(), strict=False):
-        if not len(values.get(name, ())):
+        if name not in values:
             continue
-        n = len(values[name])
-        x, k = ecdf(values[name], min(left, 0.0), right)
+        n = max(len(values[name]), 1)  # where no expert was asked there is nothing to draw but the name
+        x, k = ecdf(values[name], left, right)
         style = {"color": colour, "linestyle": dash, "linewidth": 1.8}
         limited = share_down(100 * float(found.routings[name]["bottleneck"].mean()))
         ax.step(x, 100 * k / n, where="post", label=f"{label(name)}: {limited}%", **style)

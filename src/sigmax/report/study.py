@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from sigmax.records.run import Run
 from sigmax.report.diagnosis import Diagnosis, diagnose, find_experts
 from sigmax.report.references import Reference
-from sigmax.report.routing import is_dual, routing
+from sigmax.report.routes import is_dual, routing
 from sigmax.report.shared import why_not
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from sigmax.certify.scheme import Scheme
 from sigmax.data import Dataset, select
 from sigmax.errors import RequestError
 from sigmax.noise.draws import GENERATOR, check_word
+from sigmax.noise.voter import Voter
 from sigmax.records.journal import Journal
 from sigmax.records.lines import Record
 from sigmax.records.plan import Plan
@@ -127,11 +128,15 @@ def _check_fits(scheme: Scheme, dataset: Dataset) -> None:
 
 def arithmetic(scheme: Scheme) -> str:
     """Device and precision of every network: with the weights, the function that is smoothed."""
-    kinds = {
-        f"{voter.device.type} {str(voter.dtype).removeprefix('torch.')}{' compiled' if voter.compiled else ''}"
-        for voter in scheme.voters.values()
-    }
-    return ", ".join(sorted(kinds))
+    kinds = {name: _arithmetic(voter) for name, voter in scheme.voters.items()}
+    if len(set(kinds.values())) == 1:
+        return next(iter(kinds.values()))
+    return ", ".join(f"{name}: {kind}" for name, kind in kinds.items())
+
+
+def _arithmetic(voter: Voter) -> str:
+    precision = str(voter.dtype).removeprefix("torch.")
+    return f"{voter.device.type} {precision}{' compiled' if voter.compiled else ''}"
 
 
 def made_with(scheme: Scheme) -> dict[str, Any]:

@@ -56,8 +56,10 @@ class Labels:
                 f"labels need a radius for each of {expected[0]} inputs and {expected[1]} experts; got radii of "
                 f"shape {self.radii.shape}, {len(self.labels)} true classes and {len(self.sigmas)} sigmas"
             )
-        for array in (self.radii, self.indices, self.labels):
-            array.flags.writeable = False  # the fingerprint speaks of them
+        for name in ("radii", "indices", "labels"):
+            view = getattr(self, name).view()
+            view.flags.writeable = False  # the fingerprint speaks of them
+            object.__setattr__(self, name, view)
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -152,27 +154,8 @@ def make_labels(
     experts = _checked(experts, dataset, n0=n0, n=n, alpha=alpha)
     indices = sample(len(dataset), fraction, sample_seed)
     part = dataset if len(indices) == len(dataset) else dataset.take(indices)
-    head: Head = {
-        "format": FORMAT,
-        "fraction": float(fraction),
-        "sample_seed": int(sample_seed),
-        "n0": int(n0),
-        "n": int(n),
-        "alpha": float(alpha),
-        "seed": check_word("seed", seed),
-        "data": {
-            "name": dataset.name,
-            "split": dataset.split,
-            "fingerprint": dataset.fingerprint,
-            "inputs": len(dataset),
-            "sample": part.fingerprint,
-            "labelled": len(part),
-        },
-        "experts": {
-            f"expert-{i}": {"fingerprint": fingerprint(expert), "arithmetic": arithmetic(expert)}
-            for i, expert in enumerate(experts)
-        },
-    }
+    asked = {"fraction": float(fraction), "sample_seed": int(sample_seed), "seed": check_word("seed", seed)}
+    head = _head(experts, dataset, part, {**asked, "n0": int(n0), "n": int(n), "alpha": float(alpha)})
     claim(folder, head)
     runs = recorded(folder, head)
     for i, (name, expert) in enumerate(zip(head["experts"], experts, strict=True)):
@@ -221,6 +204,26 @@ def _checked(experts: Sequence[Scheme], dataset: Dataset, *, n0: int, n: int, al
         expert.rule.check_certify(n0=n0, n=n, alpha=alpha)
         expert.check(first)
     return tuple(experts)
+
+
+def _head(experts: Sequence[Scheme], dataset: Dataset, part: Dataset, asked: Mapping[str, Any]) -> Head:
+    """The request as `labels.toml` holds it: all that the labels depend on."""
+    return {
+        "format": FORMAT,
+        **asked,
+        "data": {
+            "name": dataset.name,
+            "split": dataset.split,
+            "fingerprint": dataset.fingerprint,
+            "inputs": len(dataset),
+            "sample": part.fingerprint,
+            "labelled": len(part),
+        },
+        "experts": {
+            f"expert-{i}": {"fingerprint": fingerprint(expert), "arithmetic": arithmetic(expert)}
+            for i, expert in enumerate(experts)
+        },
+    }
 
 
 def _assemble(folder: Path, head: Head, runs: Sequence[Run | None]) -> Labels:

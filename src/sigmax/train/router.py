@@ -69,6 +69,7 @@ def train_router(
     watcher = Watcher(
         pixels=images(kept.take(watched), settings.torch_device()),
         radii=radii[watched].astype(np.float64),
+        shares=shares_of(radii),
         sigma=sigma,
         seed=settings.seed,
         epochs=settings.epochs,

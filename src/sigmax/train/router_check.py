@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from sigmax import bounds, radius
-from sigmax.noise.voter import GPU_BATCH, cpu_batch
+from sigmax.noise.voter import GPU_BATCH, cpu_batch, keep_freed_memory
 from sigmax.train.loop import VALIDATION, seeded
 from sigmax.train.progress import EpochReport
 
@@ -37,6 +37,7 @@ class Watcher:
 
     pixels: Tensor  # (n, C, H, W), on the device of the model
     radii: NDArray[np.float64]  # (n, K), how far each expert certifies them
+    shares: Sequence[float]  # which share of all labelled inputs each expert is best for
     sigma: float
     seed: int
     epochs: int  # how many there will be
@@ -58,7 +59,9 @@ class Watcher:
         rows = np.arange(len(taken))
         labels = _shares(best, len(self.routes))
         self.history.append(_shares(taken, len(self.routes)))
-        warnings = [self._warning(i, labels) for i in newly_dying(self.history, labels, self.epochs)]
+        # Few inputs are looked at: a route that is rare, here or in all, may stay out by chance.
+        expected = np.minimum(labels, self.shares).tolist()
+        warnings = [self._warning(i, labels) for i in newly_dying(self.history, expected, self.epochs)]
         if self.on_warning is not None:
             for warning in warnings:
                 self.on_warning(warning)
@@ -88,6 +91,7 @@ def vote(
     counts = torch.zeros(len(pixels) * classes, dtype=torch.int64, device=pixels.device)
     rows = torch.arange(len(pixels), device=pixels.device).repeat_interleave(DRAWS)
     size = cpu_batch(pixels[0].numel()) if pixels.device.type == "cpu" else GPU_BATCH
+    keep_freed_memory()
     with torch.inference_mode():
         for first in range(0, len(rows), size):
             row = rows[first : first + size]

@@ -5,6 +5,7 @@
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -58,8 +59,8 @@ def routing(run: Source) -> "pd.DataFrame":
 def _row(rule: DualRule, plan: Plan, record: Record) -> tuple[object, ...]:
     stages = record.certificate.stages
     by_name = {stage.name: stage for stage in stages}
-    top, _ = leading(_stage(by_name, record, "selection").counts)
-    reach = _stage(by_name, record, "estimation").radius or 0.0
+    top, _ = leading(_stage(by_name, rule, record, "selection").counts)
+    reach = _stage(by_name, rule, record, "estimation").radius or 0.0
     in_charge = expert_certificate(rule, plan, record, top)
     own = math.nan if in_charge is None else in_charge.radius if in_charge.predicted == record.label else 0.0
     final = record.certificate.radius if record.correct else 0.0
@@ -67,10 +68,13 @@ def _row(rule: DualRule, plan: Plan, record: Record) -> tuple[object, ...]:
     return record.index, record.label, top, reach, own, final, reach - own, limited, experts_asked(stages)
 
 
-def _stage(by_name: dict[str, Stage], record: Record, name: str) -> Stage:
+def _stage(by_name: Mapping[str, Stage], rule: DualRule, record: Record, name: str) -> Stage:
     stage = by_name.get(prefixed(ROUTER, name))
-    if stage is None:
-        raise RequestError(f"input {record.index} has no stage 'router/{name}'; run `sigmax verify` on the file")
+    if stage is None or len(stage.counts) != rule.router.classes:
+        raise RequestError(
+            f"input {record.index} has no stage 'router/{name}' with votes on {rule.router.classes} routes; "
+            "run `sigmax verify` on the file"
+        )
     return stage
 
 

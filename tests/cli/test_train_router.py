@@ -1,0 +1,116 @@
+"""`sigmax train router` on the digits, with experts and labels made by the real parts, all very small."""
+
+import json
+import subprocess
+
+import numpy as np
+import pytest
+
+import sigmax as sx
+from sigmax import models
+from sigmax.train.labels import make_labels
+from tests.cli.conftest import ENVIRONMENT, SIGMAX
+
+
+@pytest.fixture(scope="module")
+def labels(trained, tmp_path_factory):
+    """A tenth of the digits, labelled by one network under two noises."""
+    network, _ = models.load(trained / "net.safetensors")
+    experts = [sx.Smoothed(network, sigma=sigma, classes=10) for sigma in (0.2, 0.4)]
+    folder = tmp_path_factory.mktemp("labels") / "labels"
+    make_labels(experts, sx.data.load("digits", "train"), folder, fraction=0.1)
+    return folder
+
+
+def words(labels, out, *more):
+    return ["train", "router", "--data", "digits", "--labels", str(labels), "--out", str(out), *map(str, more)]
+
+
+def test_it_trains_says_how_it_went_and_is_done_when_repeated(labels, tmp_path, sigmax):
+    out = tmp_path / "router.safetensors"
+    asked = words(labels, out, "--sigma", 0.4, "--epochs", 3, "--width", 8)
+    ended = subprocess.run(
+        [*SIGMAX, *asked], env=ENVIRONMENT, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    (line,) = [line for line in ended.stdout.splitlines() if line.startswith("Held out,")]
+    assert "sent to their best expert" in line
+    assert "sigma 0.2" in line
+    assert f"Wrote {out}" in ended.stdout
+    told = models.read(out).description
+    assert (told.classes, told.sigma, told.options["width"]) == (2, 0.4, 8)
+    last = json.loads((tmp_path / "router.safetensors.metrics.jsonl").read_text().splitlines()[-1])
+    assert last["epoch"] == 3
+    assert f"{last['validation']['matching']:.1%} sent" in line
+    before = out.read_bytes()
+    again = sigmax(*asked)
+    assert (again.returncode, out.read_bytes()) == (0, before)
+    assert line in again.stdout
+    other = sigmax(*asked, "--sharpness", 3)
+    assert other.returncode == 2
+    assert "method.sharpness is 10.0 there and 3.0 here" in other.stderr
+
+
+def test_what_is_given_overrides_the_preset(labels, tmp_path, sigmax):
+    out = tmp_path / "router.safetensors"
+    done = sigmax(
+        *words(labels, out, "--preset", "dual-cifar10", "--model", "small-cnn", "--width", 4, "--epochs", 2),
+        "--no-balance", "--strength", "weak", "--labels-kind", "hard", "--entropy", 0.25, "--seed", 3,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    plan = models.read(out).description.notes["training"]
+    assert (plan["architecture"], plan["settings"]["epochs"], plan["settings"]["seed"]) == ("small-cnn", 2, 3)
+    assert (plan["settings"]["batch"], plan["settings"]["lr"], plan["settings"]["step_factor"]) == (256, 0.01, 0.5)
+    method = plan["method"]
+    assert (method["sigma"], method["consistency"], method["entropy"]) == (1.0, 40.0, 0.25)
+    assert (method["balance"], method["strength"], method["labels_kind"]) == (False, "weak", "hard")
+
+
+def test_too_little_noise_is_warned_of(labels, tmp_path, sigmax):
+    done = sigmax(*words(labels, tmp_path / "r.safetensors", "--sigma", 0.1, "--epochs", 1, "--width", 4))
+    assert done.returncode == 0
+    assert "Warning: the router's sigma 0.1 is below the largest expert's, 0.4" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ("", "the router's noise is not known; give --sigma"),
+        ("--sigma 0", "sigma must be positive and finite"),
+        ("--sigma 0.4 --held-out 1", "held_out must lie between 0 and 1"),
+        ("--sigma 0.4 --preset dual-mnist", "unknown preset 'dual-mnist'"),
+        ("--sigma 0.4 --preset dual-imagenet", "which is not among the architectures here"),
+        ("--sigma 0.4 --epochs 0", "epochs must be a whole number"),
+        ("--sigma 0.4 --sharpness -1", "sharpness must be positive"),
+        ("--sigma 0.4 --model vit", "unknown architecture 'vit'"),
+        ("--sigma 0.4 --optimiser lion", "optimiser must be one of sgd, adam, adamw"),
+        ("--sigma 0.4 --strength medium", "medium"),
+        ("--sigma 0.4 --labels nowhere", "nowhere"),
+    ],
+)
+def test_a_bad_request_ends_with_code_2_before_any_work(labels, tmp_path, sigmax, more, message):
+    refused = sigmax(*words(labels, tmp_path / "r.safetensors"), *more.split(), cwd=tmp_path)
+    assert refused.returncode == 2, refused.stderr
+    assert message in refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_labels_of_other_data_are_refused(labels, trained, tmp_path, sigmax):
+    digits = sx.data.load("digits", "train")
+    np.savez(tmp_path / "few.npz", images=digits.pixels(range(50)), labels=digits.labels[:50])
+    out = tmp_path / "r.safetensors"
+    asked = words(labels, out, "--sigma", 0.4)
+    asked[asked.index("digits")] = f"npz:{tmp_path}/few.npz"
+    refused = sigmax(*asked)
+    assert refused.returncode == 2
+    assert "the labels were made for digits train" in refused.stderr
+    assert not out.exists()
+
+
+def test_a_classifier_says_how_well_it_learned(trained, sigmax):
+    asked = ["train", "classifier", "--data", "digits", "--sigma", "0.5", "--epochs", "8"]
+    done = sigmax(*asked, "--out", trained / "net.safetensors")
+    assert done.returncode == 0, done.stderr
+    last = json.loads((trained / "net.safetensors.metrics.jsonl").read_text().splitlines()[-1])
+    assert f"Last epoch: {last['accuracy']:.1%} of the noisy training images classified right" in done.stdout
