@@ -1,4 +1,5 @@
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -111,6 +112,7 @@ def test_a_file_that_is_no_checkpoint_is_not_overwritten(train, tmp_path):
         ({"options": {"depth": 3}}, "no option depth"),
         ({"normalisation": "cifar10"}, "the normalisation is for 3 channels and the inputs have 1"),
         ({"settings": Settings(device="cuda:77")}, "device 'cuda:77' cannot be used"),
+        ({"method": lambda sigma: Gaussian(sigma, copies=3)}, "copies=3 does not divide it"),
         ({"out": "model.pt"}, "a checkpoint's name ends in .safetensors"),
     ],
 )
@@ -172,6 +174,54 @@ def test_a_killed_process_goes_on_and_ends_with_the_same_bits(tmp_path):
     assert cut.read_bytes() == whole.read_bytes()
     assert [json.loads(line)["epoch"] for line in metrics.read_text().splitlines()] == list(range(1, 13))
     assert not state.exists()
+
+
+KILLED = """
+import os, signal, sys
+import torch._dynamo  # the first optimiser imports it, for seconds: better once than in every child
+from pathlib import Path
+from sigmax import data
+from sigmax.train import Gaussian, Settings, train_classifier
+
+digits = data.load("digits", "train").take(range(200))
+folder = Path(sys.argv[1])
+WAYS = {"plain": {}, "averaged": {"ema": 0.95, "clip": 1.0, "schedule": "one-cycle"}}
+
+def train(out, way, step=None):
+    # In a process of its own, which nothing but the kernel ends: no block is left in order.
+    if (child := os.fork()) == 0:
+        settings = Settings(epochs=3, batch=64, augment="crop", **WAYS[way])  # seven steps an epoch
+
+        def stop(done, total):
+            if done == step:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        train_classifier(
+            digits, architecture="small-cnn", sigma=0.25, settings=settings, out=out, on_step=stop,
+            method=lambda sigma: Gaussian(sigma, copies=2), validation=0.1, validate_every=1,
+        )
+        os._exit(0)
+    status = os.waitpid(child, 0)[1]
+    assert os.WIFEXITED(status) if step is None else os.WTERMSIG(status) == signal.SIGKILL, status
+
+for way in WAYS:
+    train(folder / f"{way}.safetensors", way)
+    for step in (1, 6, 7, 11, 18):
+        cut = folder / f"{way}-{step}.safetensors"
+        train(cut, way, step)
+        assert not cut.exists()
+        train(cut, way)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_process_killed_at_any_batch_ends_with_the_same_bits(tmp_path):
+    subprocess.run([sys.executable, "-c", KILLED, tmp_path], check=True, timeout=120)
+    for way in ("plain", "averaged"):
+        expected = (tmp_path / f"{way}.safetensors").read_bytes()
+        for step in (1, 6, 7, 11, 18):
+            assert (tmp_path / f"{way}-{step}.safetensors").read_bytes() == expected
+    assert not list(tmp_path.glob("*.partial"))
 
 
 @pytest.fixture(scope="module")

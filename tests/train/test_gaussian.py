@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
@@ -49,6 +51,35 @@ def test_the_loss_is_the_cross_entropy_of_the_noisy_inputs():
     logits = spy.seen.flatten(1)[:, :10]
     assert loss.item() == pytest.approx(functional.cross_entropy(logits, given.targets).item())
     assert accuracy.item() == pytest.approx((logits.argmax(1) == given.targets).float().mean().item())
+
+
+def test_copies_and_a_sigma_for_each_image():
+    """Literal: every image, copy by copy, with its own noise."""
+    spy = Spy()
+    given = batch(torch.rand(6, 1, 8, 8, dtype=torch.float64))
+    own = torch.tensor([0.0, 0.1, 0.2, 0.5, 1.0, 2.0], dtype=torch.float64)
+    loss, accuracy = Gaussian(0.25, copies=3).score(spy, replace(given, sigma=own))
+    noise = torch.randn(3, 6, 1, 8, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    losses, right = [], []
+    for copy in range(3):
+        for image in range(6):
+            logits = (given.pixels[image] + own[image] * noise[copy, image]).flatten()[:10]
+            losses.append(-logits.log_softmax(0)[given.targets[image]].item())
+            right.append(logits.argmax().item() == given.targets[image].item())
+    assert loss.item() == pytest.approx(sum(losses) / 18, abs=1e-12)
+    assert accuracy.item() == pytest.approx(sum(right) / 18)
+    assert spy.seen.shape == (18, 1, 8, 8)
+
+
+def test_one_copy_is_the_plan_it_always_was():
+    assert Gaussian(0.25).plan() == {"name": "gaussian", "sigma": 0.25}
+    assert Gaussian(0.25, copies=2).plan() == {"name": "gaussian", "sigma": 0.25, "copies": 2}
+
+
+@pytest.mark.parametrize("copies", [0, -1, 1.5, True])
+def test_senseless_copies_are_refused(copies):
+    with pytest.raises(RequestError, match="copies must be a whole number of at least 1"):
+        Gaussian(0.25, copies=copies)
 
 
 def test_sigma_zero_is_plain_training():

@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional
 
 from sigmax.errors import RequestError, RunError
-from sigmax.train import Examples, Method, Partial, Score, Settings, fit
+from sigmax.train import Examples, Gaussian, Method, Partial, Score, Settings, fit
 from sigmax.train.progress import EpochReport, last_epoch, metrics_file
 
 SETTINGS = Settings(epochs=4, batch=16, lr=0.05, seed=3, augment="crop")
@@ -77,10 +77,20 @@ class Killed(BaseException):
     pass
 
 
-@pytest.mark.parametrize("optimiser", ["sgd", "adamw"])
+WAYS = {
+    "sgd": {},
+    "adamw": {"optimiser": "adamw"},
+    "averaged": {"ema": 0.9, "schedule": "one-cycle", "nesterov": True},
+    "clipped": {"clip": 0.5, "ema": 0.5, "optimiser": "adam"},
+    "bf16": {"precision": "bf16", "channels_last": True},
+    "fp16": {"precision": "fp16", "clip": 1.0, "ema": 0.9},
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("steps", [1, 4, 9, 16])
-def test_a_run_cut_anywhere_ends_as_an_uninterrupted_one(run, steps, optimiser):
-    settings = Settings(epochs=4, batch=16, lr=0.05, optimiser=optimiser)
+def test_a_run_cut_anywhere_ends_as_an_uninterrupted_one(run, steps, way):
+    settings = Settings(epochs=4, batch=16, lr=0.05, **WAYS[way])
 
     def stop(done, total):
         assert total == 16
@@ -207,6 +217,62 @@ def test_metrics_of_an_epoch_that_was_not_saved_are_forgotten(run, tmp_path):
     metrics.write_text(written + '{"epoch": 5, "lo')
     run("m")
     assert metrics.read_text() == written
+
+
+@dataclass
+class Choosy(Remembering):
+    """Leaves examples out, other ones in each epoch, and shows some of them twice."""
+
+    copies: int = 2
+
+    def order(self, count, epoch, generator):
+        kept = torch.arange(epoch, count, 2)
+        return torch.cat([kept, kept[:7]])[torch.randperm(len(kept) + 7, generator=generator)]
+
+
+def test_a_method_says_what_an_epoch_trains_on(tmp_path, examples):
+    settings, steps, reports = Settings(epochs=2, batch=16, lr=0.05), [], []
+    method = Choosy()
+    fit(
+        network(),
+        method,
+        examples,
+        settings,
+        partial=Partial(tmp_path / "x.partial", {}),
+        metrics=tmp_path / "x.jsonl",
+        on_step=lambda *done: steps.append(done),
+        on_epoch=reports.append,
+    )
+    # Even ones in the first epoch, odd ones in the second, the first seven of them twice. (A step that sees an
+    # image twice counts one visit: that is how torch indexes.)
+    once, twice = method.visits.view(30, 2)[7:], method.visits.view(30, 2)[:7]
+    assert (once == 1).all()
+    assert ((twice == 2) | (twice == 1)).all()
+    assert (twice == 2).float().mean() > 0.5
+    # Sixty images, eight a step: progress counts eight steps an epoch, though these have five.
+    assert steps == [(1, 16), (3, 16), (4, 16), (6, 16), (8, 16), (9, 16), (11, 16), (12, 16), (14, 16), (16, 16)]
+    assert [report.images for report in reports] == [37, 37]
+    assert all(report.loss > 0 and report.throughput > 0 for report in reports)
+
+
+def test_copies_that_do_not_divide_the_batch_are_refused(tmp_path, examples):
+    with pytest.raises(RequestError, match="copies=3 does not divide it"):
+        fit(
+            network(),
+            Gaussian(0.3, copies=3),
+            examples,
+            SETTINGS,
+            partial=Partial(tmp_path / "x.partial", {}),
+            metrics=tmp_path / "x.jsonl",
+        )
+
+
+def test_an_epoch_in_a_line():
+    report = EpochReport(3, 10, 0.1234, 0.905, 0.1, 2.0, images=24691)
+    assert report.line() == "epoch 3/10: loss 0.123, accuracy 90.5%, 12,346 images/s"
+    watched = EpochReport(3, 10, 0.1234, 0.905, 0.1, 2.0, {"smoothed": 0.8, "accuracy": 0.7}, 24691)
+    assert "accuracy 90.5% (held out 80.0% when smoothed), 12,346 images/s" in watched.line()
+    assert EpochReport(3, 10, 0.1234, 0.905, 0.1, 0.0).throughput == 0
 
 
 def test_the_last_epoch_can_be_read_back(run, tmp_path):

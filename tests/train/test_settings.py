@@ -23,6 +23,15 @@ from sigmax.train import Settings
         ({"seed": -1}, "seed must be"),
         ({"optimiser": "lion"}, "optimiser must be one of sgd, adam, adamw, got 'lion'"),
         ({"schedule": "linear"}, "schedule must be one of constant, cosine, step"),
+        ({"schedule": "one-cycle", "descent": "step"}, "descent must be one of linear, cosine"),
+        ({"warmup": 1.0}, "warmup must be at least 0 and below 1"),
+        ({"ema": 1.0}, "ema must be at least 0 and below 1"),
+        ({"clip": -1.0}, "clip must be at least 0 and finite"),
+        ({"precision": "fp8"}, "precision must be one of fp32, bf16, fp16, got 'fp8'"),
+        ({"channels_last": 1}, "channels_last must be True or False, got 1"),
+        ({"compile": "yes"}, "compile must be True or False"),
+        ({"nesterov": True, "optimiser": "adam"}, "nesterov needs sgd with momentum, got adam"),
+        ({"nesterov": True, "momentum": 0.0}, "nesterov needs sgd with momentum, got sgd with momentum=0.0"),
         ({"augment": "flip"}, "augment must be one of none, crop, crop-flip"),
     ],
 )
@@ -38,6 +47,16 @@ def test_schedules():
     assert [cosine.learning_rate(t) for t in (0, 5, 10)] == pytest.approx([0.2, 0.1, 0.0])
     halved = Settings(lr=0.2, schedule="step", step_epochs=30, step_factor=0.5, epochs=90)
     assert [halved.learning_rate(t) for t in (0, 29.99, 30, 89)] == pytest.approx([0.2, 0.2, 0.1, 0.05])
+
+
+@pytest.mark.parametrize(
+    ("descent", "falling"), [("linear", [0.2, 0.15, 0.1, 0.05, 0.0]), ("cosine", [0.2, 0.17071, 0.1, 0.02929, 0.0])]
+)
+def test_one_cycle_climbs_to_its_peak_and_falls_to_zero(descent, falling):
+    cycle = Settings(lr=0.2, schedule="one-cycle", descent=descent, warmup=0.2, epochs=10)
+    assert [cycle.learning_rate(t) for t in (0, 0.5, 1, 1.5)] == pytest.approx([0, 0.05, 0.1, 0.15])
+    assert [cycle.learning_rate(t) for t in (2, 4, 6, 8, 10)] == pytest.approx(falling, abs=1e-5)
+    assert Settings(lr=0.2, schedule="one-cycle", warmup=0.0, epochs=10).learning_rate(0) == 0.2
 
 
 @pytest.mark.parametrize(
@@ -60,3 +79,24 @@ def test_a_device_that_is_not_there(device):
 def test_the_device_is_not_part_of_the_plan():
     assert Settings(device="cuda").plan() == Settings(device="cpu").plan()
     assert Settings(seed=1).plan() != Settings(seed=2).plan()
+
+
+def test_settings_that_came_later_are_no_part_of_older_plans():
+    """So that runs made before there were any are still known; but one that was changed makes another run."""
+    older = "epochs batch optimiser lr momentum weight_decay schedule step_epochs step_factor augment seed threads"
+    assert set(Settings().plan()) == set(older.split())
+    for changed in (
+        {"precision": "bf16"},
+        {"channels_last": True},
+        {"compile": True},
+        {"nesterov": True},
+        {"ema": 0.99},
+        {"clip": 1.0},
+        {"warmup": 0.1},
+        {"descent": "cosine"},
+    ):
+        assert Settings(**changed).plan() == {**Settings().plan(), **changed}
+
+
+def test_nesterov_reaches_the_optimiser():
+    assert Settings(nesterov=True).make_optimiser(nn.Linear(2, 2).parameters()).defaults["nesterov"] is True

@@ -7,7 +7,20 @@ from typing import Annotated
 import typer
 
 from sigmax import __version__
-from sigmax.cli import build, certify, demo, field, finetune, label, pipeline, predict, report, train, verify
+from sigmax.cli import (
+    build,
+    certify,
+    demo,
+    diagnose,
+    field,
+    finetune,
+    label,
+    pipeline,
+    predict,
+    report,
+    train,
+    verify,
+)
 from sigmax.cli.progress import complain, say
 from sigmax.errors import RequestError, RunError
 
@@ -36,6 +49,7 @@ app.command("label")(label.label)
 app.command("choose")(label.choose)
 app.command("finetune")(finetune.finetune)
 app.add_typer(pipeline.app, name="pipeline")
+app.add_typer(diagnose.app, name="diagnose")
 app.command("certify")(certify.certify)
 app.command("predict")(predict.predict)
 app.command("verify")(verify.verify)

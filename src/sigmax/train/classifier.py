@@ -4,15 +4,18 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from sigmax import models
 from sigmax.data import Dataset
+from sigmax.errors import RequestError
 from sigmax.models import Description, Normalisation
 from sigmax.train.gaussian import Gaussian
 from sigmax.train.method import Examples, Method
 from sigmax.train.network import images, told_of, train_network
 from sigmax.train.progress import OnEpoch, OnStep
+from sigmax.train.quick_check import IMAGES, QuickCheck, refuse_other_kind, split
 from sigmax.train.settings import Settings
 
 
@@ -26,6 +29,8 @@ def train_classifier(
     normalisation: str | Normalisation | None = None,
     settings: Settings | None = None,
     method: Callable[[float], Method] = Gaussian,
+    validation: float | Dataset = 0.0,
+    validate_every: int = 10,
     on_epoch: OnEpoch | None = None,
     on_step: OnStep | None = None,
 ) -> Path:
@@ -37,11 +42,18 @@ def train_classifier(
     (`.metrics.jsonl`, one line an epoch) and, until the end, its state (`.partial`).
 
     `method(sigma)` makes the training method.
+
+    `validation`: a share of the images to hold out, or images of another split. Every `validate_every` epochs, and
+    after the last, the metrics' `validation` says how the smoothed classifier does on (some of) them, as
+    `quick_check` tells it. A share is never trained on, so it makes another run; looking makes none.
     """
-    sigma = float(sigma)
+    sigma, settings = float(sigma), settings or Settings()
+    taught, held, made_from = _divided(dataset, validation, settings.seed)
+    if not (type(validate_every) is int and validate_every >= 1):
+        raise RequestError(f"validate_every must be a whole number of at least 1, got {validate_every!r}")
 
     def examples(device: torch.device) -> Examples:
-        return Examples(images(dataset, device), torch.tensor(dataset.labels, device=device))
+        return Examples(images(taught, device), torch.tensor(taught.labels, device=device))
 
     return train_network(
         Description(
@@ -54,10 +66,38 @@ def train_classifier(
         ),
         method(sigma),
         examples,
-        settings or Settings(),
+        settings,
         out=Path(out),
-        made_from={"data": told_of(dataset)},
+        made_from=made_from,
         notes={"class_names": dataset.classes},
+        validate=None if held is None else _check(held, sigma, settings, validate_every),
         on_epoch=on_epoch,
         on_step=on_step,
+    )
+
+
+def _divided(
+    dataset: Dataset, validation: float | Dataset, seed: int
+) -> tuple[Dataset, Dataset | None, dict[str, Any]]:
+    """The images to train on, those to check on if any, and what the run is made from."""
+    made_from: dict[str, Any] = {"data": told_of(dataset)}
+    if isinstance(validation, Dataset):
+        refuse_other_kind(validation, dataset)
+        return dataset, validation, made_from
+    if validation == 0:
+        return dataset, None, made_from
+    held, taught = split(len(dataset), validation, seed)
+    return dataset.take(taught), dataset.take(held), {**made_from, "validation": float(validation)}
+
+
+def _check(held: Dataset, sigma: float, settings: Settings, every: int) -> QuickCheck:
+    seen = held.take(np.arange(min(IMAGES, len(held))))
+    return QuickCheck(
+        pixels=images(seen, settings.torch_device()),
+        labels=seen.labels,
+        classes=len(seen.classes),
+        sigma=sigma,
+        seed=settings.seed,
+        epochs=settings.epochs,
+        every=every,
     )

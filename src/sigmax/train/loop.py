@@ -10,22 +10,25 @@ machine. (On a GPU a network could break this with kernels other than cuDNN's; t
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
-from torch.optim import Optimizer
+from torch import Tensor, nn
 
-from sigmax.errors import RunError
 from sigmax.train import progress
 from sigmax.train.augment import augment
-from sigmax.train.method import Batch, Examples, Method, Score
+from sigmax.train.distributed import ALONE, Team
+from sigmax.train.divergence import Guard
+from sigmax.train.ema import Averaged
+from sigmax.train.method import Batch, Examples, Method
+from sigmax.train.noisy import Share, SharedGenerator
 from sigmax.train.partial import Partial
+from sigmax.train.precision import Update, computed
 from sigmax.train.progress import EpochReport, OnEpoch, OnResume, OnStep
 from sigmax.train.settings import Settings
 
@@ -47,6 +50,7 @@ def fit(
     on_epoch: OnEpoch | None = None,
     on_step: OnStep | None = None,
     on_resume: OnResume | None = None,
+    team: Team = ALONE,
 ) -> EpochReport:
     """Train the model in place, to the end, and return the last epoch's report. The model is left in eval mode.
 
@@ -56,30 +60,39 @@ def fit(
     `validate` looks at the model after every epoch; what it finds becomes the report's `validation`. Its random
     numbers must come from torch's global generator, which is seeded for it, or from one it seeds by the epoch.
     `on_resume` is told, before anything is trained, which epochs an earlier attempt had finished.
+
+    With averaged weights (`Settings.ema`) it is these that are validated, and left in the model at the end.
+    Every process of a `team` calls this; the callbacks, `validate` and the files are the first one's.
     """
-    run = _Run(model, method, examples, settings, settings.make_optimiser(model.parameters()), validate)
-    with progress.metrics_file(metrics) as file, _repeatable(settings.threads):
-        run.restore(partial.load())
-        progress.rewrite(file, run.reports)
-        if on_resume is not None:
-            on_resume(tuple(run.reports))
+    with ExitStack() as stack:
+        file = team.at_first(lambda: stack.enter_context(progress.metrics_file(metrics)))
+        stack.enter_context(_repeatable(settings.threads))
+        run = _Run(model, method, examples, settings, team=team, validate=validate, kept=partial.path)
+        run.restore(team.from_first(partial.load))
+        if file is not None:
+            progress.rewrite(file, run.reports)
+            if on_resume is not None:
+                on_resume(tuple(run.reports))
         while len(run.reports) < settings.epochs:
-            report = run.epoch(on_step)
-            partial.save(run.state())
-            progress.append(file, report)
-            if on_epoch is not None:
-                on_epoch(report)
-    model.eval()
+            report = run.epoch(on_step if team.leads else None)
+            team.at_first(lambda: partial.save(run.state()))
+            if file is not None:
+                progress.append(file, report)
+                if on_epoch is not None:
+                    on_epoch(report)
+        run.finish()
     return run.reports[-1]
 
 
 @contextmanager
-def seeded(seed: int, *address: int, device: torch.device) -> Iterator[torch.Generator]:
+def seeded(seed: int, *address: int, device: torch.device) -> Iterator[SharedGenerator]:
     """A generator on the device, seeded by the address; torch's global ones are seeded too, and restored."""
     mixed = int(np.random.SeedSequence([seed, *address]).generate_state(1, np.uint64)[0])
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(mixed)
-        yield torch.Generator(device).manual_seed(mixed)
+        generator = SharedGenerator(device)
+        generator.manual_seed(mixed)
+        yield generator
 
 
 @contextmanager
@@ -96,22 +109,36 @@ def _repeatable(threads: int) -> Iterator[None]:
         cudnn.benchmark, cudnn.deterministic = kernels
 
 
-@dataclass
 class _Run:
     """A run between two epochs."""
 
-    model: nn.Module
-    method: Method
-    examples: Examples
-    settings: Settings
-    optimiser: Optimizer
-    validate: Validate | None = None
-    reports: list[EpochReport] = field(default_factory=list)
+    def __init__(
+        self,
+        model: nn.Module,
+        method: Method,
+        examples: Examples,
+        settings: Settings,
+        *,
+        team: Team,
+        validate: Validate | None,
+        kept: Path,
+    ) -> None:
+        self.model, self.method, self.examples, self.settings = model, method, examples, settings
+        self.team, self.validate = team, validate
+        self.device = examples.pixels.device
+        # The same weights three times: plain, as they are computed, and as the processes share the work.
+        self.forward = computed(model, settings, self.device)
+        self.network = team.wrapped(self.forward, self.device)
+        self.update = Update(settings.make_optimiser(model.parameters()), settings, self.device)
+        self.averaged = Averaged(model, settings.ema) if settings.ema > 0 else None
+        self.guard = Guard(settings, method.plan(), team, self.device, kept)
+        self.reports: list[EpochReport] = []
 
     def state(self) -> dict[str, Any]:
         return {
             "model": self.model.state_dict(),
-            "optimiser": self.optimiser.state_dict(),
+            **self.update.state_dict(),
+            "averaged": self.averaged and self.averaged.state_dict(),
             "method": self.method.state_dict(),
             "reports": [asdict(report) for report in self.reports],
         }
@@ -119,62 +146,79 @@ class _Run:
     def restore(self, state: dict[str, Any] | None) -> None:
         if state is not None:
             self.model.load_state_dict(state["model"])
-            self.optimiser.load_state_dict(state["optimiser"])
+            self.update.load_state_dict(state)
+            if self.averaged is not None:
+                self.averaged.load_state_dict(state["averaged"])
             self.method.load_state_dict(state["method"])
             self.reports = [EpochReport(**report) for report in state["reports"]]
 
+    def finish(self) -> None:
+        """Leave in the model what the run was for, in the usual layout."""
+        if self.averaged is not None:
+            self.model.load_state_dict(self.averaged.network.state_dict())
+        self.model.eval().to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
+
     def epoch(self, on_step: OnStep | None) -> EpochReport:
-        """Train through all examples once, in an order of the epoch's own, and look at what came of it."""
+        """Train through the epoch's examples once, in an order of its own, and look at what came of it."""
         began, epoch = perf_counter(), len(self.reports)
-        steps = math.ceil(len(self.examples) / self.settings.batch)
-        # Sums stay on the device: asking for a number at each step would make it wait.
-        totals = torch.zeros(2, device=self.examples.pixels.device)
-        with seeded(self.settings.seed, epoch + 1, device=self.examples.pixels.device) as generator:
-            self.model.eval()  # whatever the epoch before, or an earlier attempt, left it in
-            self.method.begin_epoch(self.model, self.examples, epoch)
-            self.model.train()
-            for step, batch in enumerate(self._batches(epoch, steps, generator)):
-                score = self._step(batch, epoch + step / steps)
-                totals += torch.stack([score.loss.detach(), score.accuracy]) * len(batch.indices)
-                if on_step is not None:
-                    on_step(epoch * steps + step + 1, self.settings.epochs * steps)
-        loss, accuracy = (totals / len(self.examples)).tolist()
-        self._refuse_divergence(loss, epoch)
-        lr = self.settings.learning_rate(epoch + (steps - 1) / steps)
-        found = self._validated(epoch)
-        report = EpochReport(epoch + 1, self.settings.epochs, loss, accuracy, lr, perf_counter() - began, found)
+        with seeded(self.settings.seed, epoch + 1, device=self.device) as generator:
+            self.network.eval()  # whatever the epoch before, or an earlier attempt, left it in
+            self.method.begin_epoch(self.forward, self.examples, epoch)
+            order = self.team.same(self.method.order(len(self.examples), epoch, generator))
+            self.team.part_ways()
+            self.network.train()
+            loss, accuracy, lr = self._train(epoch, order, generator, on_step)
+        found = self.team.from_first(lambda: self._validated(epoch))
+        seconds = perf_counter() - began
+        report = EpochReport(epoch + 1, self.settings.epochs, loss, accuracy, lr, seconds, found, len(order))
         self.reports.append(report)
         return report
+
+    def _train(
+        self, epoch: int, order: Tensor, generator: SharedGenerator, on_step: OnStep | None
+    ) -> tuple[float, float, float]:
+        """The epoch's steps: the mean loss and accuracy over its images, and the last learning rate."""
+        steps = self._steps(len(order))
+        usual = self._steps(len(self.examples))  # progress counts these; an epoch may have more or fewer
+        # Sums stay on the device: asking for a number at each step would make it wait.
+        totals, lr, seen = torch.zeros(2, device=self.device), self.settings.lr, []
+        for step, (batch, share) in enumerate(self._batches(epoch, order, steps, generator)):
+            lr = self.settings.learning_rate(epoch + step / steps)
+            score = self.method.score(self.network, batch)
+            loss = self.team.weighed(score.loss, share)
+            self.update(loss, lr)
+            if self.averaged is not None:
+                self.averaged.update()
+            totals += torch.stack([score.loss.detach(), score.accuracy]) * len(batch.indices)
+            seen.append(batch.indices)
+            self.guard.see(loss.detach(), epoch, step, steps)
+            if on_step is not None:
+                on_step(epoch * usual + (step + 1) * usual // steps, self.settings.epochs * usual)
+        self.team.merge(self.method.per_example(), torch.cat(seen))
+        self.guard.check_weights(self.model, epoch, steps)
+        mean_loss, accuracy = (self.team.sum(totals) / len(order)).tolist()
+        return mean_loss, accuracy, lr
+
+    def _steps(self, images: int) -> int:
+        return math.ceil(images / self.method.images(self.settings.batch))
+
+    def _batches(
+        self, epoch: int, order: Tensor, steps: int, generator: SharedGenerator
+    ) -> Iterator[tuple[Batch, Share]]:
+        """This process's part of every batch, and which part it is."""
+        for indices in order.tensor_split(steps):
+            pixels = augment(self.settings.augment, self.examples.pixels[indices], generator)
+            share = generator.share = self.team.share(len(indices))
+            mine = slice(share.first, share.last)
+            targets = self.examples.targets[indices[mine]]
+            yield Batch(pixels[mine], targets, indices[mine], epoch, generator), share
 
     def _validated(self, epoch: int) -> dict[str, Any]:
         if self.validate is None:
             return {}
-        self.model.eval()
-        device = self.examples.pixels.device
-        with seeded(self.settings.seed, epoch + 1, VALIDATION, device=device), torch.no_grad():
-            found = dict(self.validate(self.model, epoch))
+        model = self.model if self.averaged is None else self.averaged.network
+        model.eval()
+        with seeded(self.settings.seed, epoch + 1, VALIDATION, device=self.device), torch.no_grad():
+            found = dict(self.validate(model, epoch))
         plain: dict[str, Any] = json.loads(json.dumps(found))  # as a resumed run will read it back
         return plain
-
-    def _batches(self, epoch: int, steps: int, generator: torch.Generator) -> Iterator[Batch]:
-        device = self.examples.pixels.device
-        order = torch.randperm(len(self.examples), device=device, generator=generator)
-        for indices in order.tensor_split(steps):
-            pixels = augment(self.settings.augment, self.examples.pixels[indices], generator)
-            yield Batch(pixels, self.examples.targets[indices], indices, epoch, generator)
-
-    def _step(self, batch: Batch, time: float) -> Score:
-        for group in self.optimiser.param_groups:
-            group["lr"] = self.settings.learning_rate(time)
-        score = self.method.score(self.model, batch)
-        self.optimiser.zero_grad(set_to_none=True)
-        score.loss.backward()  # type: ignore[no-untyped-call]
-        self.optimiser.step()
-        return score
-
-    def _refuse_divergence(self, loss: float, epoch: int) -> None:
-        if not math.isfinite(loss):
-            raise RunError(
-                f"the loss became {loss} in epoch {epoch + 1}: training diverged; start a new run with a smaller "
-                f"lr than {self.settings.lr}"
-            )

@@ -15,6 +15,7 @@ from sigmax import models
 from sigmax.data import Dataset
 from sigmax.errors import RequestError
 from sigmax.models import Classifier, Description
+from sigmax.train import distributed
 from sigmax.train.loop import WEIGHTS, Validate, fit, seeded
 from sigmax.train.method import Examples, Method
 from sigmax.train.partial import Partial, refuse_other_plan
@@ -47,34 +48,38 @@ def train_network(
     `examples` is asked for the training inputs only when something is left to train. `made_from` names them: with
     description, method and settings it is the plan, all that the result depends on. `notes` are kept as they are.
     `start`: a network of the same description whose weights to begin with; `made_from` names it.
+
+    Under `torchrun` every process calls this with the same request, and they train together (see `distributed`).
     """
-    device = settings.torch_device()
-    # Drawn on the CPU, so that the seed's first weights are the same on every device.
-    with seeded(settings.seed, WEIGHTS, device=torch.device("cpu")):
-        model = models.create(description)
-    if start is not None:
-        model.load_state_dict(start.state_dict())
-    plan = _plan(model.description, method, settings, made_from)
-    partial = Partial(Path(f"{out}.partial"), plan)
-    _check_output(out)
-    if not _is_finished(out, plan):
-        fit(
-            model.to(device),
-            method,
-            examples(device),
-            settings,
-            partial=partial,
-            metrics=metrics_path(out),
-            validate=validate,
-            on_epoch=on_epoch,
-            on_step=on_step,
-            on_resume=on_resume,
-        )
-        made_with = {"sigmax": sigmax.__version__, "torch": str(torch.__version__)}
-        complete = {"training": plan, **notes, "made_with": made_with}
-        model.description = replace(model.description, notes=complete)
-        models.save(out, model)
-    partial.remove()
+    method.images(settings.batch)  # refuses copies that do not divide the batch
+    with distributed.team(settings.device) as team:
+        device = team.together(settings.torch_device)
+        # Drawn on the CPU, so that the seed's first weights are the same on every device.
+        with seeded(settings.seed, WEIGHTS, device=torch.device("cpu")):
+            model = models.create(description)
+        if start is not None:
+            model.load_state_dict(start.state_dict())
+        plan = _plan(model.description, method, settings, made_from)
+        partial = Partial(Path(f"{out}.partial"), plan)
+        if not team.from_first(lambda: _is_finished(out, plan)):
+            fit(
+                model.to(device),
+                method,
+                team.together(lambda: examples(device)),
+                settings,
+                partial=partial,
+                metrics=metrics_path(out),
+                validate=validate,
+                on_epoch=on_epoch,
+                on_step=on_step,
+                on_resume=on_resume,
+                team=team,
+            )
+            made_with = {"sigmax": sigmax.__version__, "torch": str(torch.__version__)}
+            complete = {"training": plan, **notes, "made_with": made_with}
+            model.description = replace(model.description, notes=complete)
+            team.at_first(lambda: models.save(out, model))
+        team.at_first(partial.remove)
     return out
 
 
@@ -122,7 +127,8 @@ def _check_output(out: Path) -> None:
 
 
 def _is_finished(out: Path, plan: Mapping[str, Any]) -> bool:
-    """Whether this very run is done; a file that another run made is an error."""
+    """Whether this very run is done; a file that another run made, or no place for one, is an error."""
+    _check_output(out)
     if not out.exists():
         return False
     there = models.read(out).description.notes.get("training", {})

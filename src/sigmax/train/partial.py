@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,8 @@ import torch
 
 from sigmax.errors import RequestError, RunError
 from sigmax.files import replacing
+
+LATER = "later"  # the mark of a field that came after its kind of plan
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,20 @@ class Partial:
     def remove(self) -> None:
         """Forget the state: the run is finished."""
         self.path.unlink(missing_ok=True)
+
+
+def later(default: Any) -> Any:
+    """A dataclass field of a kind of plan that runs were made of before: left out of the plan at its default.
+
+    The default does what was done before there was the field, so that such runs are still known and go on.
+    """
+    return field(default=default, metadata={LATER: True})
+
+
+def plan_of(what: Any) -> dict[str, Any]:
+    """The fields of a dataclass as a plan tells them."""
+    hidden = {f.name for f in fields(what) if f.metadata.get(LATER) and getattr(what, f.name) == f.default}
+    return {name: value for name, value in asdict(what).items() if name not in hidden}
 
 
 def refuse_other_plan(there: Mapping[str, Any], asked: Mapping[str, Any], what: str) -> None:

@@ -21,6 +21,19 @@ class EpochReport:
     lr: float  # learning rate of the epoch's last step
     seconds: float  # time the epoch took, validation included
     validation: Mapping[str, Any] = field(default_factory=dict)  # what the run's `validate` found, plain values
+    images: int = 0  # trained on in the epoch, noisy copies not counted; 0 where it was not told
+
+    @property
+    def throughput(self) -> float:
+        """Images a second, over all that the epoch did."""
+        return self.images / self.seconds if self.seconds > 0 else 0.0
+
+    def line(self) -> str:
+        """The epoch in a few words, for a progress line."""
+        text = f"epoch {self.epoch}/{self.epochs}: loss {self.loss:.3g}, accuracy {self.accuracy:.1%}"
+        if "smoothed" in self.validation:
+            text += f" (held out {self.validation['smoothed']:.1%} when smoothed)"
+        return f"{text}, {self.throughput:,.0f} images/s"
 
 
 OnEpoch = Callable[[EpochReport], None]

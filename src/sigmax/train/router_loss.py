@@ -80,6 +80,10 @@ class Router(Method):
             _check(value in get_args(kind), name, f"one of {', '.join(get_args(kind))}", value)
         _check(isinstance(self.balance, bool), "balance", "True or False", self.balance)
 
+    def images(self, batch: int) -> int:
+        """As many as `batch`: the paper counts images, not their copies."""
+        return batch
+
     def score(self, model: nn.Module, batch: Batch) -> Score:
         """The mean loss of the batch; right is a copy that takes the best route."""
         noisy = [add_noise(batch.pixels, self.sigma, batch.generator) for _ in range(self.copies)]

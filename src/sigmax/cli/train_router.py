@@ -1,0 +1,138 @@
+"""`sigmax train router`: the classifier that picks an expert for each input."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sigmax.cli import options as opt
+from sigmax.cli.progress import complain, progress, resumable, say
+from sigmax.cli.train_options import Device, Normalise, Out, Seed, Width, given, last_report, options
+from sigmax.errors import RequestError
+
+if TYPE_CHECKING:
+    from sigmax.train.router_presets import Preset
+
+
+class LabelsKind(StrEnum):
+    """How radii become what a router should answer."""
+
+    SOFT = "soft"
+    HARD = "hard"
+
+
+class Strength(StrEnum):
+    """How the consistency of a router's copies is weighed."""
+
+    WEAK = "weak"
+    STRONG = "strong"
+    NONE = "none"
+
+
+def router(
+    data: opt.Data,
+    labels: Annotated[Path, typer.Option(help="Folder of labels, as written by `sigmax label`.")],
+    out: Out,
+    sigma: Annotated[
+        float | None, typer.Option(help="Noise of the router's votes, pixels in [0, 1] (default: the preset's).")
+    ] = None,
+    preset: Annotated[
+        str | None,
+        typer.Option(help="dual-cifar10 or dual-imagenet: all settings of the paper, but for those given here."),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Architecture, as for a classifier (default: the preset's, or small-cnn).")
+    ] = None,
+    width: Width = None,
+    normalise: Normalise = "none",
+    epochs: Annotated[int | None, typer.Option(help="Passes over the training images.")] = None,
+    batch: Annotated[int | None, typer.Option(help="Images a step, each with two copies of noise.")] = None,
+    lr: Annotated[float | None, typer.Option(help="Learning rate at the start.")] = None,
+    weight_decay: Annotated[float | None, typer.Option(help="Pull of the weights to zero.")] = None,
+    optimiser: Annotated[str | None, typer.Option(help="sgd, adam or adamw.")] = None,
+    augment: Annotated[str | None, typer.Option(help="none, crop or crop-flip.")] = None,
+    labels_kind: Annotated[
+        LabelsKind | None, typer.Option(help="soft: by how far each expert certifies; hard: the best one alone.")
+    ] = None,
+    sharpness: Annotated[
+        float | None, typer.Option(help="Soft labels are softmax(SHARPNESS * radius); 1 is the paper's.")
+    ] = None,
+    consistency: Annotated[
+        float | None, typer.Option(help="Weight of agreement between noisy copies: more certifies routes further.")
+    ] = None,
+    entropy: Annotated[float | None, typer.Option(help="Weight of decided answers.")] = None,
+    balance: Annotated[
+        bool | None, typer.Option("--balance/--no-balance", help="Give every route the same weight in all.")
+    ] = None,
+    strength: Annotated[
+        Strength | None,
+        typer.Option(help="Weigh consistency by the radius of the route with least (weak) or most (strong) noise."),
+    ] = None,
+    held_out: Annotated[float, typer.Option(help="Share of the labelled inputs to check on, not train on.")] = 0.1,
+    image_size: opt.ImageSize = None,
+    seed: Seed = 0,
+    device: Device = "cpu",
+) -> None:
+    """Train a router that picks an expert for each input; interrupted training goes on when repeated.
+
+    Example: `sigmax train router --data digits --labels work/labels --sigma 0.4 --out nets/router.safetensors`
+    """
+    from sigmax import data as sources
+    from sigmax.train.labels import read_labels
+    from sigmax.train.router import train_router
+
+    told = {"epochs": epochs, "batch": batch, "lr": lr, "weight_decay": weight_decay, "optimiser": optimiser}
+    loss = {"labels_kind": labels_kind and labels_kind.value, "sharpness": sharpness, "consistency": consistency}
+    loss |= {"entropy": entropy, "balance": balance, "strength": strength and strength.value, "sigma": sigma}
+    base = _base(preset, model)
+    settings = replace(base.settings, **given({**told, "augment": augment}), seed=seed, device=device)
+    fields: Any = {**base.fields, **given(loss)}
+    if "sigma" not in fields:
+        raise RequestError("the router's noise is not known; give --sigma, at least the experts' largest")
+    found = read_labels(labels)
+    dataset = sources.load(data, "train", size=image_size)
+    with resumable(f"The finished epochs are kept in {out}.partial."), progress(f"train {out.name}") as watch:
+        train_router(
+            dataset,
+            found,
+            architecture=base.architecture,
+            options=options(width),
+            normalisation=normalise,
+            settings=settings,
+            out=out,
+            held_out=held_out,
+            on_step=watch,
+            on_warning=lambda text: complain(f"Warning: {text}", style="yellow"),
+            **fields,
+        )
+    last = last_report(out)
+    if last is not None and last.validation:
+        say(_held_out(last.validation, found.sigmas))
+    say(f"Wrote {out}. Next: sigmax build dual {out} EXPERT... --out SYSTEM")
+
+
+def _base(preset: str | None, model: str | None) -> "Preset":
+    """What is used where nothing else was asked for."""
+    from sigmax.train.router_presets import SMALL, router_preset
+
+    if preset is not None:
+        return router_preset(preset, architecture=model)
+    return SMALL._replace(architecture=model or SMALL.architecture)
+
+
+def _held_out(found: Mapping[str, Any], sigmas: tuple[float, ...]) -> str:
+    """What the last look at the held-out inputs showed, in one line."""
+    from sigmax.train.router import route_names
+
+    routes = ", ".join(
+        f"{name} {taken:.0%} ({best:.0%})"
+        for name, taken, best in zip(route_names(sigmas), found["routes"], found["labels"], strict=True)
+    )
+    return (
+        f"Held out, {found['inputs']} inputs: {found['matching']:.1%} sent to their best expert, the route "
+        f"certified within {found['radius']:.3f} on average and undecided for {found['abstained']:.1%}. "
+        f"Taken (best): {routes}."
+    )

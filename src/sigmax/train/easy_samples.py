@@ -1,0 +1,178 @@
+"""Easy samples: Gaussian training that leaves hard inputs aside and works on the easy ones alone.
+
+# x input; y its class; d_1 .. d_m noises; p_A(x) share of noisy copies that are classified right; E discard epoch
+# C of N copies right; L(C) lower confidence limit of p_A at level alpha (Clopper-Pearson); d* the noise attacked
+
+    epochs before E:  loss(x) = (1/m) sum_i -log f(x + d_i)_y
+    at epoch E:       inputs with p_A < threshold, of 100 copies, are dropped for good                    (discard)
+    from E on:        loss(x) = (1/m) sum_i -log f(x + d_i*)_y,  d_i* = noise_attack.on_sphere(d_i)         (attack)
+    E, E + 10, ..:    w(x) = max(1, Phi^-1(L(C)) / Phi^-1(0.75)) from N = 16 copies at alpha = 0.1        (reweight)
+
+From E on an epoch draws as many inputs as there were at first, with replacement, x with probability in proportion
+to w(x), or the same for all that are left: the number of steps does not change. Where nothing is dropped or weighed
+an epoch visits every input once, as before. Epochs count from 0, so that E of them are Gaussian training.
+`reference`: "share" divides by Phi^-1(0.75), as the paper writes it, and gives weights up to 1.64; "limit" divides
+by Phi^-1(L(0.75 N)), the radius that 0.75 of the votes prove, as in its Fig. 4 and the authors' code: up to 7.21.
+Source: Sun et al. (2025), "Average Certified Radius is a Poor Metric for Randomized Smoothing", Sec. 5 and App. C.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, get_args
+
+import torch
+from scipy.special import ndtri
+from torch import Tensor, nn
+from torch.nn import functional
+
+from sigmax import bounds
+from sigmax.errors import RequestError, RunError
+from sigmax.train.method import Batch, Examples, Method, Score
+from sigmax.train.noise_attack import Norm, attacking, in_full, on_sphere
+from sigmax.train.noisy import noisy_copies
+
+Reference = Literal["share", "limit"]
+VOTES_TOGETHER = 4096  # noisy inputs a forward pass, while p_A is estimated
+
+
+@dataclass
+class EasySamples(Method):
+    """The recipe above; `discard`, `reweight` and `attack` leave out a part of it each.
+
+    From E on a step passes its inputs through the network steps + 1 times each way with the attack, else once.
+    What is remembered is the weight of every input, 0 for those dropped.
+    """
+
+    name: ClassVar[str] = "easy-samples"
+    sigma: float  # noise in pixels
+    copies: int = 4  # m
+    discard_epoch: int = 60  # E: epochs of Gaussian training at first, also where nothing is discarded
+    threshold: float = 0.5  # of p_A, below which an input is dropped
+    steps: int = 3  # of the attack on a noise, at most
+    step: float = 0.25  # their length, l2 in pixels; for l-infinity each number moves by step / sqrt(numbers)
+    norm: Norm = "l2"  # of the attack: "l2" or "linf"
+    discard: bool = True
+    reweight: bool = True
+    attack: bool = True
+    discard_votes: int = 100  # noisy copies that decide whether an input is dropped
+    weight_votes: int = 16  # N
+    weight_alpha: float = 0.1  # alpha
+    weight_every: int = 10  # epochs between two looks at the weights
+    weight_from: float = 0.75  # p_A up to which an input has weight 1
+    reference: Reference = "share"
+
+    def __post_init__(self) -> None:
+        _check(0 < self.sigma < math.inf, "sigma", "positive and finite", self.sigma)
+        _check(0 < self.step < math.inf, "step", "positive and finite", self.step)
+        for name in ("copies", "steps", "discard_votes", "weight_votes", "weight_every", "discard_epoch"):
+            value, least = getattr(self, name), int(name != "discard_epoch")
+            _check(type(value) is int and value >= least, name, f"a whole number of at least {least}", value)
+        _check(0 <= self.threshold <= 1, "threshold", "from 0 to 1", self.threshold)
+        _check(0 < self.weight_alpha < 1, "weight_alpha", "above 0 and below 1", self.weight_alpha)
+        _check(0.5 < self.weight_from < 1, "weight_from", "above 0.5 and below 1", self.weight_from)
+        for name, kind in (("norm", Norm), ("reference", Reference)):
+            value = getattr(self, name)
+            _check(value in get_args(kind), name, f"one of {', '.join(get_args(kind))}", value)
+        for name in ("discard", "reweight", "attack"):
+            value = getattr(self, name)
+            _check(isinstance(value, bool), name, "True or False", value)
+        least_weight = self._radius(self._reference_votes) if self.reference == "limit" else 1.0
+        _check(least_weight > 0, "weight_from", "a share of weight_votes that proves a radius", self.weight_from)
+        self._weights: Tensor | None = None  # (N,), on the CPU
+
+    def begin_epoch(self, model: nn.Module, examples: Examples, epoch: int) -> None:
+        """Drop inputs and weigh them, in the epochs in which that is due."""
+        if epoch < self.discard_epoch:
+            return
+        since = epoch - self.discard_epoch
+        # From torch's global generator, which the loop seeds for every epoch; one part's draws are not the other's.
+        dropping, weighing = (
+            torch.Generator(examples.pixels.device).manual_seed(seed)
+            for seed in torch.randint(2**62, (2,)).tolist()
+        )
+        weights = torch.ones(len(examples)) if self._weights is None else self._weights
+        if self.discard and since == 0:
+            right = right_votes(model, examples, sigma=self.sigma, votes=self.discard_votes, generator=dropping)
+            weights = (right.double() / self.discard_votes >= self.threshold).float()
+            self._refuse_ruin(examples.targets.cpu(), weights > 0, epoch)
+        if self.reweight and since % self.weight_every == 0:
+            kept = torch.nonzero(weights)[:, 0]
+            left = Examples(*(part[kept.to(part.device)] for part in (examples.pixels, examples.targets)))
+            right = right_votes(model, left, sigma=self.sigma, votes=self.weight_votes, generator=weighing)
+            weights = torch.zeros(len(examples)).index_copy(0, kept, self.weights_of(right))
+        self._weights = weights
+
+    def weights_of(self, right: Tensor) -> Tensor:
+        """w of inputs with so many of N votes right."""
+        table = [max(1.0, self._radius(count) / self._unit) for count in range(self.weight_votes + 1)]
+        return torch.tensor(table)[right]
+
+    def order(self, count: int, epoch: int, generator: torch.Generator) -> Tensor:
+        """The inputs of the epoch: all of them once, or, from E on, drawn by their weights."""
+        if epoch < self.discard_epoch or not (self.discard or self.reweight):
+            return super().order(count, epoch, generator)
+        assert self._weights is not None, "begin_epoch comes before order"
+        weights = self._weights.to(generator.device)
+        return torch.multinomial(weights, count, replacement=True, generator=generator)
+
+    def score(self, model: nn.Module, batch: Batch) -> Score:
+        """The mean loss of the noisy copies; right is a copy as it is trained on, attacked or not."""
+        pixels, targets = batch.pixels.repeat(self.copies, 1, 1, 1), batch.targets.repeat(self.copies)
+        nothing = torch.zeros_like(batch.pixels)
+        noise = noisy_copies(nothing, self.noise_of(batch), self.copies, batch.generator)
+        if self.attack and batch.epoch >= self.discard_epoch:
+            with attacking(model):
+                noise = on_sphere(model, pixels, targets, noise, steps=self.steps, step=self.step, norm=self.norm)
+        logits = in_full(model(pixels + noise))
+        return Score(functional.cross_entropy(logits, targets), (logits.argmax(dim=1) == targets).float().mean())
+
+    def state_dict(self) -> dict[str, Any]:
+        """The weights, once there are any."""
+        return {} if self._weights is None else {"weights": self._weights}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take the weights up again."""
+        self._weights = state.get("weights")
+
+    def _refuse_ruin(self, targets: Tensor, kept: Tensor, epoch: int) -> None:
+        """Raise where what is left teaches nothing: no input, or inputs of one class of several."""
+        left, there = (len(set(classes.tolist())) for classes in (targets[kept], targets))
+        if left < min(2, there):
+            whose = "inputs of one class alone have" if left else "no input has"
+            raise RunError(
+                f"{whose} p_A of {self.threshold:g} or more after {epoch} epochs, so dropping the others leaves "
+                "nothing to learn; lower the threshold, or train longer before the discard epoch"
+            )
+
+    @property
+    def _reference_votes(self) -> int:
+        return math.floor(self.weight_from * self.weight_votes)
+
+    @property
+    def _unit(self) -> float:
+        """What a radius is divided by, over sigma like the radius."""
+        return self._radius(self._reference_votes) if self.reference == "limit" else float(ndtri(self.weight_from))
+
+    def _radius(self, right: int) -> float:
+        """Phi^-1(L(right)): what so many votes prove, over sigma."""
+        return float(ndtri(bounds.lower(right, self.weight_votes, self.weight_alpha)))
+
+
+def right_votes(
+    model: nn.Module, examples: Examples, *, sigma: float, votes: int, generator: torch.Generator
+) -> Tensor:
+    """(N,) how many of so many noisy copies of each input are classified right; int64, on the CPU."""
+    found = []
+    with torch.no_grad():
+        size = max(1, VOTES_TOGETHER // votes)
+        for pixels, targets in zip(
+            torch.split(examples.pixels, size), torch.split(examples.targets, size), strict=True
+        ):
+            answers = model(noisy_copies(pixels, sigma, votes, generator)).argmax(dim=1)
+            found.append((answers.view(votes, -1) == targets).sum(dim=0).cpu())
+    return torch.cat(found)
+
+
+def _check(holds: bool, name: str, expected: str, value: object) -> None:
+    if not holds:
+        raise RequestError(f"{name} must be {expected}, got {value!r}")
