@@ -126,6 +126,13 @@ def test_a_shared_network_that_takes_sigma_is_told_the_sigma_of_its_noise():
     assert all(spread == pytest.approx(sigma, rel=0.3) for sigma, spread in told)
 
 
+def test_groups_are_cut_by_the_networks_that_vote():
+    voting = [sx.Smoothed(halfspace([0.0, 1.0], b), sigma=0.5, classes=2, batch=32) for b in (0.0, 1.0)]
+    planes = sx.Lipschitz(lambda batch: batch, classes=2)
+    system = sx.Dual(voting[0], [voting[1], planes])
+    assert system.group(20) == voting[0].group(20) < planes.group(20)
+
+
 def test_networks_that_vote_otherwise_are_not_one():
     def network(batch):
         return torch.zeros(len(batch), 2)
@@ -161,6 +168,7 @@ def expert(**changes):
         ({"experts": expert()}, "experts must be a list of schemes, one for each route; got Smoothed"),
         ({"experts": None}, "experts must be a list of schemes, one for each route; got NoneType"),
         ({"rule": "max"}, "rule must be one of consensus, min; got 'max'"),
+        ({"experts": [expert(), expert(domain=[0.0, 1.0])]}, "same range of inputs"),
         (
             {"experts": [expert(), expert(domain=None)]},
             "same range of inputs; their domains are router: images, expert-0: images, expert-1: None",

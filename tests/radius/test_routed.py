@@ -1,5 +1,6 @@
 """The routed radius: against its definition, its invariants, and requests that make no sense."""
 
+from fractions import Fraction
 from itertools import pairwise
 from math import inf, nan
 
@@ -17,19 +18,20 @@ patient = settings(deadline=None, max_examples=300)
 def by_definition(reach, radii, labels) -> float:
     """sup {r : all experts in S(r) certify one class, each with R_j >= r}, tried at every r that could matter.
 
-    Between two neighbouring numbers of the lists the condition does not change, so one r inside stands for all.
+    Between two neighbouring numbers of the lists the condition does not change, so one r inside stands for all; as
+    fractions, since floats may have none between them.
     """
-    marks = sorted({0.0, *reach, *radii})
+    marks = sorted({Fraction(0), *map(Fraction, reach), *map(Fraction, radii)})
     between = [(low + high) / 2 for low, high in pairwise(marks)]
 
-    def holds(r: float) -> bool:
+    def holds(r: Fraction) -> bool:
         inside = [j for j, distance in enumerate(reach) if distance <= r]
         one_class = len({labels[j] for j in inside}) == 1 and labels[inside[0]] is not None
         return one_class and all(radii[j] >= r for j in inside)
 
     proved = [mark for mark in marks if holds(mark)]
     proved += [high for middle, high in zip(between, marks[1:], strict=True) if holds(middle)]
-    return max(proved, default=0.0)
+    return float(max(proved, default=0))
 
 
 numbers = st.integers(0, 12).map(lambda eighths: eighths / 8) | st.floats(0, 3)

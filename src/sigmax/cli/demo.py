@@ -23,11 +23,16 @@ sigmas = [0.1, 0.2, 0.4]
 model = "small-cnn"
 
 [labels]
-n = 100
+n = 1000
 
 [router]
 sigma = 0.4
 model = "small-cnn"
+sharpness = 20.0
+balance = false
+consistency = 3.0
+entropy = 0.0
+strength = "none"
 
 [certify]
 rules = ["min", "consensus"]
@@ -54,7 +59,10 @@ def demo(
     pipeline = Pipeline(PipelineConfig.from_table(tomllib.loads(text), out), on_warning=warn)
     pipeline.check()
     if _is_changed(file):
-        raise RequestError(f"{file} was changed; run it with `sigmax pipeline run`, or name another folder (--out)")
+        raise RequestError(
+            f"{file} was changed, or comes from another version; run it with `sigmax pipeline run {file}`, or name "
+            "another folder (--out)"
+        )
     with written_whole(file) as draft:
         draft.write_text(text)
     certified = len(pipeline.test) if maximum is None else min(maximum, len(pipeline.test))
