@@ -42,7 +42,8 @@ def test_the_proof_imports_nothing_above_it(path):
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))
 def test_training_is_imported_by_the_command_line_alone(path):
-    if package(path) not in ("train", "cli", "__init__.py"):  # the package names it for type checkers, and loads it late
+    # The package's own __init__ names it for type checkers, and loads it when it is asked for.
+    if package(path) not in ("train", "cli", "__init__.py"):
         assert not {name for name in imports(path) if name == "sigmax.train" or name.startswith("sigmax.train.")}
 
 

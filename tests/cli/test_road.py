@@ -14,7 +14,13 @@ from sigmax.cli.main import app
 VERBS = [
     ("demo",),
     ("train", "classifier"),
+    ("train", "router"),
     ("build", "smoothed"),
+    ("build", "dual"),
+    ("label",),
+    ("choose",),
+    ("finetune",),
+    ("pipeline", "run"),
     ("certify",),
     ("predict",),
     ("verify",),

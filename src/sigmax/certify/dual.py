@@ -71,7 +71,7 @@ def _voters(parts: dict[str, Scheme]) -> dict[str, Voter]:
 
 def _domain(parts: dict[str, Scheme]) -> Domain:
     domains = {name: part.domain for name, part in parts.items()}
-    if len(set(domains.values())) > 1:
+    if any(domain != domains[ROUTER] for domain in domains.values()):
         told = ", ".join(f"{name}: {domain}" for name, domain in domains.items())
         raise RequestError(f"router and experts must accept the same range of inputs; their domains are {told}")
     return domains[ROUTER]

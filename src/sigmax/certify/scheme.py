@@ -119,7 +119,8 @@ class Scheme:
     @final
     def group(self, n0: int) -> int:
         """How many inputs to certify together so that selection batches are full."""
-        largest = max(voter.batch for voter in self.voters.values())
+        voting = [voter for voter in self.voters.values() if voter.votes] or list(self.voters.values())
+        largest = max(voter.batch for voter in voting)
         return max(1, -(-ROUND_BATCHES * largest // max(n0, 1)))
 
     @final

@@ -45,11 +45,7 @@ def smoothed(
 
     told = {"architecture": architecture, "classes": classes, "input-shape": input_shape, "normalise": normalise}
     model, description = _read_network(network, told)
-    noise = description.sigma if sigma is None else sigma
-    if noise is None:
-        raise RequestError(f"{network} does not say which noise it was trained with; give --sigma")
-    if sigma is not None and description.sigma not in (None, sigma):
-        say(f"Note: trained with sigma {description.sigma:g}, smoothed with {sigma:g}.")
+    noise = _noise(network, description, sigma)
     scheme = Smoothed(model, sigma=noise, classes=description.classes, bound=bound.value)
     scheme.save(out)
     say(
@@ -81,21 +77,29 @@ def dual(
     from sigmax.certify.smoothed import Smoothed
 
     model, description = models.load(router)
-    noise = description.sigma if sigma is None else sigma
-    if noise is None:
-        raise RequestError(f"{router} does not say which noise it was trained with; give --sigma")
+    noise = _noise(router, description, sigma)
     loaded = systems.load_together(experts)
-    _compare_experts(description, [systems.fingerprint(expert) for expert in loaded])
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         scheme = Dual(Smoothed(model, sigma=noise, classes=description.classes), loaded, rule=rule.value)
     for warning in caught:
         complain(f"warning: {warning.message}", style="yellow")
+    _compare_experts(description, [systems.fingerprint(expert) for expert in loaded])
     scheme.save(out)
     say(
         f"Wrote {out}: {len(loaded)} experts behind a router with sigma {noise:g}, {scheme.classes} classes, "
         f"rule {rule.value}. Next: sigmax certify {out} --data ... --out RUN"
     )
+
+
+def _noise(network: Path, description: "Description", asked: float | None) -> float:
+    """The noise asked for, or else the one the network was trained with."""
+    noise = description.sigma if asked is None else asked
+    if noise is None:
+        raise RequestError(f"{network} does not say which noise it was trained with; give --sigma")
+    if description.sigma not in (None, noise):
+        say(f"Note: trained with sigma {description.sigma:g}, smoothed with {noise:g}.")
+    return noise
 
 
 def _compare_experts(router: "Description", experts: list[str]) -> None:

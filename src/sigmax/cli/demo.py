@@ -1,5 +1,6 @@
 """`sigmax demo`: the whole road of dual smoothing on bundled data, as a user would walk it."""
 
+import tomllib
 from pathlib import Path
 from typing import Annotated
 
@@ -7,9 +8,10 @@ import typer
 
 from sigmax.cli.pipeline import walk, warn
 from sigmax.cli.progress import say
+from sigmax.errors import RequestError
 
 CONFIG = """\
-# What `sigmax demo` runs; change it and run it yourself: sigmax pipeline run demo.toml
+# What `sigmax demo` runs. To try something else, copy it, name another folder and run: sigmax pipeline run COPY
 out = "."
 steps = ["router"]
 
@@ -21,11 +23,16 @@ sigmas = [0.1, 0.2, 0.4]
 model = "small-cnn"
 
 [labels]
-n = 100
+n = 1000
 
 [router]
 sigma = 0.4
 model = "small-cnn"
+sharpness = 20.0
+balance = false
+consistency = 3.0
+entropy = 0.0
+strength = "none"
 
 [certify]
 rules = ["min", "consensus"]
@@ -48,9 +55,16 @@ def demo(
     from sigmax.files import written_whole
     from sigmax.train import Pipeline, PipelineConfig
 
-    with written_whole(out / "demo.toml") as draft:
-        draft.write_text(CONFIG + (f"max = {maximum}\n" if maximum is not None else ""))
-    pipeline = Pipeline(PipelineConfig.read(out / "demo.toml"), on_warning=warn)
+    file, text = out / "demo.toml", CONFIG + (f"max = {maximum}\n" if maximum is not None else "")
+    pipeline = Pipeline(PipelineConfig.from_table(tomllib.loads(text), out), on_warning=warn)
+    pipeline.check()
+    if _is_changed(file):
+        raise RequestError(
+            f"{file} was changed, or comes from another version; run it with `sigmax pipeline run {file}`, or name "
+            "another folder (--out)"
+        )
+    with written_whole(file) as draft:
+        draft.write_text(text)
     certified = len(pipeline.test) if maximum is None else min(maximum, len(pipeline.test))
     how = pipeline.config
     say(
@@ -59,3 +73,8 @@ def demo(
         f"n0={how.certify.n0}, n={how.certify.n:,}, alpha={how.certify.alpha}."
     )
     walk(pipeline)
+
+
+def _is_changed(file: Path) -> bool:
+    """Whether somebody made the demo's file their own."""
+    return file.is_file() and not file.read_bytes().startswith(CONFIG.encode())

@@ -29,13 +29,13 @@ def finetune(
     """Fine-tune the experts of a dual system, each image under the noise that the router gives it.
 
     The defaults are the paper's for a large pretrained classifier; a small network needs a larger --lr. The system
-    given is left as it is; unfinished work is kept in OUT.training and goes on when the command is repeated.
+    given is left as it is. Work is kept in OUT.training, and goes on when the command is repeated.
 
     Example: `sigmax finetune systems/dual --data digits --lr 0.001 --out systems/tuned`
     """
     from sigmax import data as sources
-    from sigmax import system as systems
     from sigmax.certify.dual import Dual
+    from sigmax.system import folder as systems
     from sigmax.train import Settings, fine_tune
 
     settings = Settings(
@@ -56,8 +56,12 @@ def finetune(
         )
     if Path(system).resolve() == out.resolve():
         raise RequestError(f"{out} is the system to begin with; name another folder with --out")
-    dataset = sources.load(data, split, size=image_size)
     training = Path(f"{out}.training")
+    if (out / systems.HEAD).exists() and not training.exists():
+        raise RequestError(
+            f"{out} holds a system that was not made by this command; name another folder with --out"
+        )
+    dataset = sources.load(data, split, size=image_size)
     with resumable(f"The finished epochs are kept in {training}."), progress(f"finetune {out.name}") as watch:
         tuned = fine_tune(scheme, dataset, training, settings=settings, n=n, seed=seed, on_step=watch)
     tuned.save(out)

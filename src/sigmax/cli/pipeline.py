@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from sigmax.cli import verify as verify_verb
 from sigmax.cli.progress import complain, console, progress, resumable, say
@@ -28,6 +29,9 @@ def run(
 ) -> None:
     """Do what is left of a pipeline: phases that are done are skipped, one that was cut short goes on.
 
+    What is wrong is said before any work. Steps can be added to the file later, and other inputs certified; what
+    else decides a result needs another folder (`out`).
+
     Example: `sigmax pipeline run digits.toml --dry-run`
     """
     from sigmax.train import Pipeline, PipelineConfig
@@ -45,14 +49,15 @@ def warn(text: str) -> None:
 
 
 def show(pipeline: "Pipeline") -> None:
-    """Every phase and whether its files are there."""
+    """Every phase and whether its files are there; nothing is written."""
+    pipeline.check()
     table = Table("phase", "state", "leaves")
-    phases = pipeline.phases()
-    for phase in phases:
-        table.add_row(phase.name, phase.state, ", ".join(str(path) for path in phase.leaves))
+    states = [(phase, phase.state) for phase in pipeline.phases()]
+    for phase, state in states:
+        table.add_row(phase.name, state, Text(", ".join(str(path) for path in phase.leaves)))
     console.print(table)
-    left = sum(phase.state != "done" for phase in phases)
-    say(f"{len(phases) - left} of {len(phases)} phases are done; the report is written anew each time.")
+    done = sum(state == "done" for _, state in states)
+    say(f"{done} of {len(states)} phases are done; the report is written anew each time.")
 
 
 def walk(pipeline: "Pipeline") -> None:
@@ -71,6 +76,6 @@ def walk(pipeline: "Pipeline") -> None:
     say("\nWhere to look:", style="bold")
     say(f"  report   {', '.join(str(path) for path in written)}")
     say(f"  runs     {out / 'runs'} (every count, one line an input)")
-    say(f"  systems  {out / 'systems'} (use them: sigmax predict {out / 'systems' / 'dual-consensus'} --data ...)")
+    say(f"  systems  {out / 'systems'} (use them: sigmax predict {[*pipeline.systems()][-1]} --data ...)")
     if not all(verdict.holds for verdict in verdicts):
         raise typer.Exit(1)

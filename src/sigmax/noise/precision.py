@@ -35,19 +35,25 @@ def whole_products() -> Iterator[None]:
 
 
 def _switches() -> list[Switch]:
-    """torch has an older and a newer set of them; once the newer was used, reading the older is an error."""
+    """torch's older switches and then its newer ones, by which what the older ones moved is put back one by one."""
     backends: Any = torch.backends
     cudnn, cuda, mkldnn = backends.cudnn, backends.cuda, backends.mkldnn
     convolutions = Switch(lambda: cudnn.allow_tf32, lambda value: setattr(cudnn, "allow_tf32", value), False)
     products = Switch(torch.get_float32_matmul_precision, torch.set_float32_matmul_precision, "highest")
+    older = [switch for switch in (convolutions, products) if _readable(switch)]
     if not hasattr(mkldnn, "conv"):
-        return [convolutions, products]
+        return older
+    places = cudnn.conv, cudnn.rnn, cuda.matmul, mkldnn.conv, mkldnn.rnn, mkldnn.matmul
+    return [*older, *map(_newer, places)]
+
+
+def _readable(switch: Switch) -> bool:
+    """An older switch cannot be read once the newer ones say more than it could."""
     try:
-        older = [switch for switch in (convolutions, products) if switch.read() is not None]
-        return [*older, *map(_newer, (mkldnn.conv, mkldnn.rnn))]
+        switch.read()
     except RuntimeError:
-        places = cudnn.conv, cudnn.rnn, cuda.matmul, mkldnn.conv, mkldnn.rnn, mkldnn.matmul
-        return [_newer(place) for place in places]
+        return False
+    return True
 
 
 def _newer(place: object) -> Switch:

@@ -85,7 +85,8 @@ class Journal:
         for number, line in enumerate(lines, start=1):
             self._take(run, number, line)
         self.records, self.finished = run.records, run.finished
-        os.ftruncate(self._fd, len(whole))
+        if len(whole) < len(content):
+            os.ftruncate(self._fd, len(whole))
 
     def _take(self, run: Assembly, number: int, line: bytes) -> None:
         try:

@@ -235,29 +235,25 @@ class _Networks:
     def get(self, name: str, classes: int) -> nn.Module:
         """The network of this name, seen to be the one the system was built with."""
         file, recorded = self._entry(name)
-        model, description = self.known.get(recorded) or self._read(file, recorded)
-        self.known[recorded] = model, description
+        model, description = self.known.get(recorded) or models.load(self.folder / file)
         if description.classes != classes:
             raise RequestError(
                 f"{self.folder}: the system tells {classes} classes apart, "
                 f"its network {name!r} {description.classes}"
             )
-        return model
-
-    def _read(self, file: Path, recorded: str) -> tuple[nn.Module, models.Description]:
-        model, description = models.load(self.folder / file)
         found = models.fingerprint(model)
         if found != recorded:
             raise RequestError(
                 f"{self.folder / file} is not the network the system was built with (fingerprint {found}, not "
                 f"{recorded}); build the system again"
             )
-        return model, description
+        self.known[recorded] = model, description
+        return model
 
     def _entry(self, name: str) -> tuple[Path, str]:
         try:
             entry = self.head["networks"][name]
-            file, recorded = Path(entry["file"]), entry["fingerprint"]
+            file, recorded = Path(entry["file"]), str(entry["fingerprint"])
         except (KeyError, TypeError) as error:
             raise RequestError(
                 f"{self.folder / HEAD} names no file and fingerprint for the network {name!r}"

@@ -5,8 +5,10 @@ sigma(x) is the smoothed router's choice. The paper's classifier is one network 
 network each are trained on the inputs that are routed to them.
 """
 
+import hashlib
+import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,16 +20,21 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from sigmax import models
+from sigmax.certify.checks import is_whole
 from sigmax.certify.dual import Dual
+from sigmax.certify.scheme import Scheme
 from sigmax.certify.smoothed import Smoothed
 from sigmax.certify.smoothed_rule import SmoothedRule
 from sigmax.data import Dataset
 from sigmax.errors import RequestError
+from sigmax.files import written_whole
 from sigmax.models import Classifier
-from sigmax.noise.voter import Model
+from sigmax.noise.draws import check_word
 from sigmax.records.certificate import leading
+from sigmax.system.folder import fingerprint
 from sigmax.train.method import Batch, Examples, Method, Score
 from sigmax.train.network import images, told_of, train_network
+from sigmax.train.partial import refuse_other_plan
 from sigmax.train.progress import OnStep
 from sigmax.train.settings import Settings
 
@@ -35,6 +42,8 @@ FINE_TUNING = Settings(  # the paper's, on CIFAR-10; it names no schedule
     epochs=15, batch=128, optimiser="adamw", lr=2e-5, weight_decay=0.01, schedule="constant"
 )
 ROUTED_TOGETHER = 256  # inputs a call of the router
+FEWEST_VOTES = 2  # a prediction, which is where the votes come from, asks for no fewer
+ROUTES = "routes.json"
 Routes = NDArray[np.int64]
 
 
@@ -92,36 +101,46 @@ def fine_tune(
 ) -> Dual:
     """The same system with experts fine-tuned on the data, each input under the noise that the router gives it.
 
-    `n` votes decide each input's route. The new networks are kept in `folder`, one file for each network of the
-    experts; a call that was cut short goes on when repeated, and a finished one returns at once. Experts whose
-    route no input takes stay as they are.
+    What is wrong with the request is said before anything is computed. `n` votes decide each input's route. The
+    routes and the new networks, one file for each network of the experts, are kept in `folder`: a call that was cut
+    short goes on when repeated and ends with the same weights, a finished one returns at once, and what another
+    request made is never overwritten. Experts whose route no input takes stay as they are.
     """
     settings, folder = settings or FINE_TUNING, Path(folder)
-    groups = _networks(dual)
-    if dual.classes != len(dataset.classes):
-        raise RequestError(
-            f"the system tells {dual.classes} classes apart, but {dataset.name} has {len(dataset.classes)}; "
-            "fine-tune on the data the experts were trained for"
+    groups = shared_networks(dual.experts)
+    _check(dual, dataset, settings, folder, n)
+    made_from = {
+        "data": told_of(dataset),
+        "router": {"system": fingerprint(dual.router), "votes": int(n), "seed": check_word("seed", seed)},
+    }
+    routes = _kept_routes(folder / ROUTES, dual.router, dataset, made_from)
+    # Which inputs go where was decided by a machine's last bits: the networks' plans hold on to it.
+    made_from["routes"] = hashlib.sha256(routes.astype("<i8").tobytes()).hexdigest()[:32]
+    taken = {first: np.flatnonzero(np.isin(routes, group)) for first, group in groups.items()}
+    steps = {first: settings.epochs * math.ceil(len(inputs) / settings.batch) for first, inputs in taken.items()}
+    experts, before = list(dual.experts), 0
+    for first, group in groups.items():
+        if not len(taken[first]):
+            continue
+        network = _tune(
+            [dual.experts[j] for j in group],
+            Routed(tuple(expert.rule.largest_noise for expert in dual.experts)),
+            dataset.take(taken[first]),
+            routes[taken[first]],
+            settings,
+            out=folder / f"expert-{first}.safetensors",
+            made_from={**made_from, "of_routes": group},
+            on_step=_shifted(on_step, before, sum(steps.values())),
         )
-    routes = routes_of(dual.router, dataset, n=n, seed=seed)
-    tuned: dict[int, Model] = {}
-    parts = {j: np.flatnonzero(np.isin(routes, group)) for j, group in groups.items()}
-    before, total = 0, sum(_steps(settings, len(part)) for part in parts.values())
-    for j, group in groups.items():
-        path = folder / f"expert-{j}.safetensors"
-        if len(parts[j]):
-            watch = _shifted(on_step, before, total)
-            path = _tune(dual, group, dataset, routes, path, settings=settings, votes=(n, seed), on_step=watch)
-            tuned |= dict.fromkeys(group, models.load(path)[0])
-        else:
-            tuned |= dict.fromkeys(group, dual.experts[j].voters["base"].model)
-        before += _steps(settings, len(parts[j]))
-    experts = [_with_network(expert, tuned[j]) for j, expert in enumerate(dual.experts)]
+        for j in group:
+            experts[j] = _over(network, dual.experts[j])
+        before += steps[first]
     return Dual(dual.router, experts, rule=dual.combination)
 
 
 def routes_of(router: Smoothed, dataset: Dataset, *, n: int = 100, seed: int = 0) -> Routes:
     """(N,) which route most of `n` votes take, for every input."""
+    check_votes(n)
     found: list[int] = []
     for first in range(0, len(dataset), ROUTED_TOGETHER):
         part = range(first, min(first + ROUTED_TOGETHER, len(dataset)))
@@ -131,69 +150,108 @@ def routes_of(router: Smoothed, dataset: Dataset, *, n: int = 100, seed: int = 0
     return np.array(found, dtype=np.int64)
 
 
-def _networks(dual: Dual) -> dict[int, list[int]]:
-    """The routes that share a network, by the first of them."""
+def check_votes(n: int, name: str = "n") -> None:
+    """Raise unless so many votes can decide a route."""
+    if not is_whole(n) or n < FEWEST_VOTES:
+        raise RequestError(f"{name} must be a whole number of votes, at least {FEWEST_VOTES}; got {n!r}")
+
+
+def shared_networks(experts: Sequence[Scheme]) -> dict[int, list[int]]:
+    """The routes that share a network, by the first of them; experts that cannot be fine-tuned are refused."""
     groups: dict[int, list[int]] = {}
     first: dict[int, int] = {}
-    for j, expert in enumerate(dual.experts):
-        if not isinstance(expert, Smoothed) or models.describe(expert.voters["base"].model) is None:
+    for j, expert in enumerate(experts):
+        if not isinstance(expert, Smoothed):
             raise RequestError(
-                f"expert {j} is a {type(expert).__name__} that cannot be fine-tuned; fine-tuning needs Smoothed "
-                "experts over registered networks (a routed expert is fine-tuned as a system of its own, before)"
+                f"expert {j} is a {type(expert).__name__}, and only Smoothed experts can be fine-tuned under the "
+                "routed noise; a Dual among them is fine-tuned by itself, before it becomes an expert"
             )
-        group = first.setdefault(id(expert.voters["base"].model), j)
-        groups.setdefault(group, []).append(j)
+        model = expert.voters["base"].model
+        if models.describe(model) is None:
+            raise RequestError(
+                f"expert {j} is over a {type(model).__name__} that sigmax cannot rebuild, and so not fine-tune; "
+                "register its architecture with sigmax.models.register and make it with sigmax.models.create"
+            )
+        groups.setdefault(first.setdefault(id(model), j), []).append(j)
     return groups
 
 
+def _check(dual: Dual, dataset: Dataset, settings: Settings, folder: Path, n: int) -> None:
+    check_votes(n)
+    settings.torch_device()
+    if dual.classes != len(dataset.classes):
+        raise RequestError(
+            f"the system tells {dual.classes} classes apart, but {dataset.name} has {len(dataset.classes)}; "
+            "fine-tune on the data the experts were trained for"
+        )
+    dual.check(dataset.pixels([0]))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RequestError(f"the folder {folder} cannot be made ({error.strerror}); choose another") from error
+
+
+def _kept_routes(path: Path, router: Smoothed, dataset: Dataset, made_from: dict[str, Any]) -> Routes:
+    """The routes in the file, or found now and kept there; those of another request are refused."""
+    if not path.exists():
+        asked: dict[str, int] = made_from["router"]
+        routes = routes_of(router, dataset, n=asked["votes"], seed=asked["seed"])
+        with written_whole(path) as draft:
+            draft.write_text(json.dumps({**made_from, "routes": routes.tolist()}))
+        return routes
+    try:
+        kept = json.loads(path.read_text())
+        routes = np.array(kept.pop("routes"), dtype=np.int64)
+        whole = routes.shape == (len(dataset),) and bool(((routes >= 0) & (routes < router.classes)).all())
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise RequestError(f"{path} is damaged ({error!r}); delete it to route the inputs again") from error
+    refuse_other_plan(kept, made_from, f"{path} holds the routes of another request")
+    if not whole:
+        raise RequestError(f"{path} is damaged (not a route an input); delete it to route the inputs again")
+    return routes
+
+
 def _tune(
-    dual: Dual,
-    group: Sequence[int],
+    experts: Sequence[Scheme],
+    method: Routed,
     dataset: Dataset,
     routes: Routes,
-    out: Path,
-    *,
     settings: Settings,
-    votes: tuple[int, int],
+    *,
+    out: Path,
+    made_from: dict[str, Any],
     on_step: OnStep | None,
-) -> Path:
-    start = dual.experts[group[0]].voters["base"].model
+) -> Classifier:
+    """The network that the experts share, trained on the inputs of their routes."""
+    start = experts[0].voters["base"].model
     assert isinstance(start, Classifier)
-    taken = np.flatnonzero(np.isin(routes, group))
-    sigmas = tuple(expert.rule.largest_noise for expert in dual.experts)
-    own = {sigmas[j] for j in group}
+    noises = {expert.rule.largest_noise for expert in experts}
 
     def examples(device: torch.device) -> Examples:
-        targets = np.stack([dataset.labels[taken], routes[taken]], axis=1)
-        return Examples(images(dataset.take(taken), device), torch.from_numpy(targets).to(device))
+        targets = np.stack([dataset.labels, routes], axis=1)
+        return Examples(images(dataset, device), torch.from_numpy(targets).to(device))
 
-    router = models.fingerprint(dual.router.voters["base"].model)  # type: ignore[arg-type]  # a module, as its fingerprint says
-    made_from: Mapping[str, Any] = {
-        "data": told_of(dataset),
-        "start": models.fingerprint(start),
-        "router": {"network": router, "sigma": dual.router.sigma, "votes": votes[0], "seed": votes[1]},
-        "routes": sorted(group),
-    }
-    return train_network(
-        replace(start.description, sigma=own.pop() if len(own) == 1 else None),
-        Routed(sigmas),
+    path = train_network(
+        replace(start.description, sigma=noises.pop() if len(noises) == 1 else None),
+        method,
         examples,
         settings,
         out=out,
-        made_from=made_from,
+        made_from={**made_from, "start": models.fingerprint(start)},
         notes={"class_names": dataset.classes},
         start=start,
         on_step=on_step,
     )
+    return models.load(path)[0]
 
 
-def _with_network(expert: object, model: Model) -> Smoothed:
-    """The expert over another network, voting in the same way."""
+def _over(network: Classifier, expert: Scheme) -> Smoothed:
+    """The expert over another network, on the same device in the same precision."""
     assert isinstance(expert, Smoothed)
     assert isinstance(expert.rule, SmoothedRule)
     voter = expert.voters["base"]
     return Smoothed(
-        model,
+        network,
         sigma=expert.sigma,
         classes=expert.classes,
         bound=expert.rule.bound,
@@ -202,10 +260,6 @@ def _with_network(expert: object, model: Model) -> Smoothed:
         compile=voter.compiled,
         domain=expert.domain,
     )
-
-
-def _steps(settings: Settings, inputs: int) -> int:
-    return settings.epochs * math.ceil(inputs / settings.batch)
 
 
 def _shifted(on_step: OnStep | None, before: int, total: int) -> OnStep | None:
