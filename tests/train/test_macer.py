@@ -152,7 +152,7 @@ def test_it_learns_the_digits(tmp_path):
         sigma=0.4,
         out=tmp_path / "m.safetensors",
         method=lambda sigma: Macer(sigma, weight=1.0, copies=4, plain_epochs=3),
-        settings=Settings(epochs=6, lr=0.05),
+        settings=Settings(epochs=6, batch=128, lr=0.05),
     )
     assert smoothed_accuracy(models.load(out)[0], 0.4) > 0.9
 
