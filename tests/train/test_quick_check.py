@@ -9,8 +9,8 @@ from torch import nn
 
 from sigmax import models
 from sigmax.errors import RequestError
-from sigmax.train import Settings, router_check, train_classifier
-from sigmax.train.quick_check import ALPHA, DRAWS, RADII, QuickCheck, split, vote
+from sigmax.train import Settings, train_classifier
+from sigmax.train.quick_check import ALPHA, DRAWS, RADII, QuickCheck, split
 
 SIGMA = 0.5
 
@@ -30,14 +30,6 @@ def grey(*levels):
 def check(pixels, labels, **changed):
     told = {"classes": 2, "sigma": SIGMA, "seed": 3, "epochs": 10, **changed}
     return QuickCheck(pixels=pixels, labels=np.array(labels), **told)
-
-
-def test_votes_are_those_of_the_routers_check():
-    pixels = grey(*np.linspace(0, 1, 30))
-    mine = vote(Brightness(), pixels, SIGMA, classes=2, draws=DRAWS, generator=torch.Generator().manual_seed(5))
-    theirs = router_check.vote(Brightness(), pixels, SIGMA, classes=2, generator=torch.Generator().manual_seed(5))
-    assert np.array_equal(mine, theirs)
-    assert (mine.sum(axis=1) == DRAWS).all()
 
 
 def test_what_is_told_follows_from_the_votes():

@@ -7,7 +7,8 @@ from torch import nn
 
 import sigmax as sx
 from sigmax.train.progress import EpochReport
-from sigmax.train.router_check import ALPHA, DRAWS, Watcher, newly_dying, vote
+from sigmax.train.quick_check import vote
+from sigmax.train.router_check import ALPHA, DRAWS, Watcher, newly_dying
 
 SIGMA = 0.5
 
@@ -32,7 +33,14 @@ def watcher(pixels, radii=None, **more):
 
 def test_votes_fall_as_often_as_they_must():
     """The exact chance of each route is known; 100,000 draws come within 4 standard errors."""
-    counts = vote(Brightness(), grey([0.5] * 1000), SIGMA, classes=3, generator=torch.Generator().manual_seed(0))
+    counts = vote(
+        Brightness(),
+        grey([0.5] * 1000),
+        SIGMA,
+        classes=3,
+        draws=DRAWS,
+        generator=torch.Generator().manual_seed(0),
+    )
     assert (counts.sum(axis=1) == DRAWS).all()
     outer = 0.5 * math.erfc(0.05 / (SIGMA / 8) / math.sqrt(2))
     assert (counts / DRAWS).mean(axis=0) == pytest.approx([outer, 1 - 2 * outer, outer], abs=0.006)

@@ -21,7 +21,7 @@ from sigmax.cli import (
     train,
     verify,
 )
-from sigmax.cli.progress import complain, say
+from sigmax.cli.progress import complain, quiet_but_first, say
 from sigmax.errors import RequestError, RunError
 
 app = typer.Typer(
@@ -63,6 +63,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):  # a name the terminal cannot spell must not end a run
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+    quiet_but_first()
     try:
         app()
     except RequestError as error:

@@ -1,8 +1,10 @@
 """Progress with an ETA: a bar on a terminal, a line now and then in a log file."""
 
+import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 import typer
 from rich.console import Console
@@ -17,6 +19,13 @@ from rich.progress import (
 
 console = Console()
 errors = Console(stderr=True)
+
+
+def quiet_but_first() -> None:
+    """Of several processes started together only the first speaks: they would all say the same."""
+    console.quiet = errors.quiet = os.environ.get("RANK", "0") != "0"
+
+
 LOG_SECONDS = 15.0  # between two lines where there is no terminal
 
 
@@ -30,7 +39,25 @@ def complain(text: str, style: str | None = None) -> None:
     errors.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
 
 
-Advance = Callable[[int, int], None]  # (done, total)
+class Advance(Protocol):
+    """What to call as work goes on, with (done, total)."""
+
+    note: str  # shown beside the bar: how well it goes
+
+    def __call__(self, done: int, total: int) -> None:
+        """So much of so much is done."""
+
+
+class _Bar:
+    """A bar on the terminal."""
+
+    def __init__(self, bar: Progress, what: str) -> None:
+        self.note = ""
+        self._bar = bar
+        self._task = bar.add_task(what, total=None, note="")
+
+    def __call__(self, done: int, total: int) -> None:
+        self._bar.update(self._task, completed=done, total=total, note=self.note)
 
 
 @contextmanager
@@ -44,10 +71,10 @@ def progress(what: str) -> Iterator[Advance]:
             TimeElapsedColumn(),
             TextColumn("left"),
             TimeRemainingColumn(),
+            TextColumn("{task.fields[note]}", markup=False),
         )
         with Progress(*columns, console=console) as bar:
-            task = bar.add_task(what, total=None)
-            yield lambda done, total: bar.update(task, completed=done, total=total)
+            yield _Bar(bar, what)
     else:
         yield _Lines(what)
 
@@ -56,6 +83,7 @@ class _Lines:
     """Progress as plain lines: the last one always, others at most every LOG_SECONDS."""
 
     def __init__(self, what: str) -> None:
+        self.note = ""
         self.what = what
         self.begun = self.said = time.monotonic()
         self.first: int | None = None
@@ -65,14 +93,18 @@ class _Lines:
         if self.first is None:
             self.first = done
             if done > 1:  # training speaks up after its first step, the others before
-                print(f"{self.what}: going on, {done} of {total} done before", flush=True)
+                self._print(f"going on, {done} of {total} done before")
         if done < total and now - self.said < LOG_SECONDS:
             return
         self.said = now
         fresh = done - self.first
         left = (now - self.begun) / fresh * (total - done) if fresh else float("nan")
         tail = f", about {left:.0f} s left" if done < total else f" in {now - self.begun:.1f} s"
-        print(f"{self.what}: {done}/{total}{tail}", flush=True)
+        self._print(f"{done}/{total}{tail}{'; ' if self.note else ''}{self.note}")
+
+    def _print(self, text: str) -> None:
+        if not console.quiet:
+            print(f"{self.what}: {text}", flush=True)
 
 
 @contextmanager

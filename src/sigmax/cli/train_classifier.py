@@ -70,6 +70,7 @@ def classifier(
     validation: Annotated[
         float, typer.Option(help="Share of the training images to check on during training, not train on.")
     ] = 0.0,
+    validate_every: Annotated[int, typer.Option(help="Epochs between two such checks.")] = 10,
     image_size: opt.ImageSize = None,
     seed: Seed = 0,
     device: Device = "cpu",
@@ -115,7 +116,9 @@ def classifier(
             out=out,
             method=teach,
             validation=validation,
+            validate_every=validate_every,
             on_step=watch,
+            on_epoch=lambda report: setattr(watch, "note", report.line()),
         )
     _conclude(out)
 

@@ -34,6 +34,7 @@ from sigmax.records.certificate import leading
 from sigmax.system.folder import fingerprint
 from sigmax.train.method import Batch, Examples, Method, Score
 from sigmax.train.network import images, told_of, train_network
+from sigmax.train.noisy import noisy_copies, uniform
 from sigmax.train.partial import refuse_other_plan
 from sigmax.train.progress import OnStep
 from sigmax.train.settings import Settings
@@ -58,7 +59,7 @@ class Routed(Method):
         """The mean cross-entropy of one noisy copy of each input."""
         classes, routes = batch.targets.unbind(dim=1)
         sigma = batch.pixels.new_tensor(self.sigmas)[routes]
-        return scored(model, with_noise(batch, sigma), classes)
+        return scored(model, noisy_copies(batch.pixels, sigma, 1, batch.generator), classes)
 
 
 @dataclass(frozen=True)
@@ -70,17 +71,9 @@ class Mixed(Method):
 
     def score(self, model: nn.Module, batch: Batch) -> Score:
         """The mean cross-entropy of one noisy copy of each input."""
-        device = batch.pixels.device
-        which = torch.randint(len(self.sigmas), (len(batch.pixels),), device=device, generator=batch.generator)
-        return scored(model, with_noise(batch, batch.pixels.new_tensor(self.sigmas)[which]), batch.targets)
-
-
-def with_noise(batch: Batch, sigma: Tensor) -> Tensor:
-    """The pixels with fresh noise on them, each input with a sigma of its own; not clamped."""
-    noise = torch.randn(
-        batch.pixels.shape, device=batch.pixels.device, dtype=batch.pixels.dtype, generator=batch.generator
-    )
-    return batch.pixels + sigma[:, None, None, None] * noise
+        which = (uniform(batch.pixels, batch.generator) * len(self.sigmas)).long()
+        sigma = batch.pixels.new_tensor(self.sigmas)[which]
+        return scored(model, noisy_copies(batch.pixels, sigma, 1, batch.generator), batch.targets)
 
 
 def scored(model: nn.Module, noisy: Tensor, classes: Tensor) -> Score:

@@ -8,14 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from sigmax import bounds, radius
-from sigmax.noise.voter import GPU_BATCH, cpu_batch, keep_freed_memory
 from sigmax.train.loop import VALIDATION, seeded
 from sigmax.train.progress import EpochReport
+from sigmax.train.quick_check import vote
 
 DRAWS, ALPHA = 100, 1e-3  # votes an input, and the chance that its radius is wrong
 INPUTS = 128  # inputs looked at, at most
@@ -53,7 +52,9 @@ class Watcher:
     def __call__(self, model: nn.Module, epoch: int) -> dict[str, Any]:
         """The epoch's mapping; a route that dies is warned of once."""
         with seeded(self.seed, epoch + 1, VALIDATION, device=self.pixels.device) as generator:
-            counts = vote(model, self.pixels, self.sigma, classes=len(self.routes), generator=generator)
+            counts = vote(
+                model, self.pixels, self.sigma, classes=len(self.routes), draws=DRAWS, generator=generator
+            )
         taken, best = counts.argmax(axis=1), self.radii.argmax(axis=1)
         certified = radius.gaussian(self.sigma, bounds.lower(counts.max(axis=1), DRAWS, ALPHA))
         rows = np.arange(len(taken))
@@ -82,24 +83,6 @@ class Watcher:
             f"for {labels[route]:.1%} of the held-out inputs and was taken for {self.history[-1][route]:.1%}. "
             f"{self.advice}"
         )
-
-
-def vote(
-    model: nn.Module, pixels: Tensor, sigma: float, *, classes: int, generator: torch.Generator
-) -> NDArray[np.int64]:
-    """How often each route is taken for each input, (inputs, classes), in DRAWS draws of noise."""
-    counts = torch.zeros(len(pixels) * classes, dtype=torch.int64, device=pixels.device)
-    rows = torch.arange(len(pixels), device=pixels.device).repeat_interleave(DRAWS)
-    size = cpu_batch(pixels[0].numel()) if pixels.device.type == "cpu" else GPU_BATCH
-    keep_freed_memory()
-    with torch.inference_mode():
-        for first in range(0, len(rows), size):
-            row = rows[first : first + size]
-            noise = torch.randn(len(row), *pixels.shape[1:], device=pixels.device, generator=generator)
-            cells = row * classes + model(noise.mul_(sigma).add_(pixels[row])).argmax(dim=1)
-            counts.scatter_add_(0, cells, torch.ones_like(cells))
-    table: NDArray[np.int64] = counts.view(-1, classes).cpu().numpy()
-    return table
 
 
 def newly_dying(history: Sequence[Sequence[float]], labels: Sequence[float], epochs: int) -> list[int]:

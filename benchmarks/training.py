@@ -1,0 +1,110 @@
+"""Throughput of every training method beside plain Gaussian training, in one run with one network.
+
+    python benchmarks/training.py                      # small, on the CPU
+    python benchmarks/training.py --device cuda        # ResNet-18 shape, CIFAR-10's image size, bf16
+
+# units: what an image costs. A forward pass 1, a backward pass to weights and inputs 2, to inputs alone 1. A method
+# with m copies and T steps of attack costs m * (2 T + 3 P), P passes it learns from; its images/s should be those of
+# Gaussian training times 3 / units, and `explained` is how much of that it reaches.
+"""
+
+import argparse
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from sigmax import models
+from sigmax.train import Gaussian, Method, Settings, fit
+from sigmax.train.cat_rs import CatRS
+from sigmax.train.consistency import Consistency
+from sigmax.train.data_dependent import DataDependent
+from sigmax.train.easy_samples import EasySamples
+from sigmax.train.macer import Macer
+from sigmax.train.method import Examples
+from sigmax.train.partial import Partial
+from sigmax.train.progress import EpochReport
+from sigmax.train.smoothadv import SmoothAdv
+from sigmax.train.smoothmix import SmoothMix
+from sigmax.train.stability import Stability
+
+SIGMA = 0.5
+
+
+def contenders(target: models.Classifier) -> list[tuple[str, Method, float]]:
+    """Each method as its paper sets it at sigma 0.5, past its warm-up, and what an image costs by it."""
+    return [
+        ("gaussian", Gaussian(SIGMA), 3),
+        ("gaussian, 4 copies", Gaussian(SIGMA, copies=4), 12),
+        ("stability", Stability(SIGMA), 6),
+        ("consistency, m=2", Consistency(SIGMA), 6),
+        ("macer, k=16", Macer(SIGMA, weight=6.0), 48),
+        ("smoothmix, m=2, T=4", SmoothMix(SIGMA, mix_step=1, warm_up=0), 2 * (2 * 4 + 3 * 2)),
+        ("smoothadv, m=8, T=10", SmoothAdv(SIGMA, copies=8, warm_up=0), 8 * (2 * 10 + 3)),
+        # The target's pass is forward alone.
+        ("cat-rs, m=4, T=4", CatRS(SIGMA, target=target, weight=1.0), 4 * (2 * 4 + 3 * 2 + 1)),
+        # The images are random, so discarding would leave none; at most T steps, fewer where the net errs.
+        (
+            "easy-samples, m=4, T<=6",
+            EasySamples(SIGMA, discard_epoch=0, steps=6, discard=False, reweight=False),
+            4 * (2 * 6 + 3),
+        ),
+        ("data-dependent gaussian", DataDependent(Gaussian(SIGMA)), 3 + 2),
+    ]
+
+
+def network(device: str, seed: int = 0) -> models.Classifier:
+    """The network that all are measured with."""
+    shape = (1, 8, 8) if device == "cpu" else (3, 32, 32)
+    architecture = "small-cnn" if device == "cpu" else "resnet18"
+    torch.manual_seed(seed)
+    return models.create(models.Description(architecture=architecture, classes=10, input_shape=shape, sigma=SIGMA))
+
+
+def throughput(method: Method, examples: Examples, settings: Settings) -> float:
+    """Images a second in the last of the epochs; those before are for warming up."""
+    reports: list[EpochReport] = []
+    with tempfile.TemporaryDirectory() as folder:
+        fit(
+            network(torch.device(settings.device).type).to(settings.device),
+            method,
+            examples,
+            settings,
+            partial=Partial(Path(folder) / "partial", {}),
+            metrics=Path(folder) / "metrics.jsonl",
+            on_epoch=reports.append,
+        )
+    return max(report.throughput for report in reports[1:])
+
+
+def main() -> None:
+    """Measure all of them and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--batch", type=int, default=None, help="noisy images a step")
+    parser.add_argument("--images", type=int, default=None, help="images an epoch")
+    told = parser.parse_args()
+    gpu = told.device != "cpu"
+    batch = told.batch or (2048 if gpu else 64)
+    how: dict[str, Any] = {"precision": "bf16", "channels_last": True} if gpu else {}
+    settings = Settings(epochs=3, batch=batch, lr=0.01, device=told.device, **how)
+    model = network("cuda" if gpu else "cpu", seed=1)
+    count = told.images or (16_384 if gpu else 512)
+    pixels = torch.rand(count, *model.description.input_shape)
+    examples = Examples(pixels.to(told.device), torch.randint(10, (count,)).to(told.device))
+    print(f"{model.description.architecture}, batch {batch}, {told.device}, {settings.precision}")
+    print("| method | images/s | of gaussian | units an image | explained |")
+    print("|---|---:|---:|---:|---:|")
+    first = 0.0
+    for name, method, units in contenders(model):
+        speed = throughput(method, examples, settings)
+        first = first or speed
+        print(
+            f"| {name} | {speed:,.0f} | {speed / first:.3f} | {units:g} | {speed / first * units / 3:.2f} |",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()
