@@ -4,8 +4,8 @@
     python benchmarks/training.py --device cuda        # ResNet-18 shape, CIFAR-10's image size, bf16
 
 # units: what an image costs. A forward pass 1, a backward pass to weights and inputs 2, to inputs alone 1. A method
-# with m copies and T steps of attack costs m * (2 T + 3 P), P passes it learns from; its images/s should be those of
-# Gaussian training times 3 / units, and `explained` is how much of that it reaches.
+# with m copies and T steps of attack costs m * (2 T + 3 P), P passes it learns from; its images/s should be those
+# of Gaussian training times 3 / units, and `explained` is how much of that it reaches.
 """
 
 import argparse
@@ -40,8 +40,8 @@ def contenders(target: models.Classifier) -> list[tuple[str, Method, float]]:
         ("stability", Stability(SIGMA), 6),
         ("consistency, m=2", Consistency(SIGMA), 6),
         ("macer, k=16", Macer(SIGMA, weight=6.0), 48),
-        ("smoothmix, m=2, T=4", SmoothMix(SIGMA, mix_step=1, warm_up=0), 2 * (2 * 4 + 3 * 2)),
-        ("smoothadv, m=8, T=10", SmoothAdv(SIGMA, copies=8, warm_up=0), 8 * (2 * 10 + 3)),
+        ("smoothmix, m=2, T=4", SmoothMix(SIGMA, mix_step=1, warm_up=1), 2 * (2 * 4 + 3 * 2)),
+        ("smoothadv, m=8, T=10", SmoothAdv(SIGMA, copies=8, warm_up=1), 8 * (2 * 10 + 3)),
         # The target's pass is forward alone.
         ("cat-rs, m=4, T=4", CatRS(SIGMA, target=target, weight=1.0), 4 * (2 * 4 + 3 * 2 + 1)),
         # The images are random, so discarding would leave none; at most T steps, fewer where the net errs.
