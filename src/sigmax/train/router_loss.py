@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from sigmax.errors import RequestError
+from sigmax.train.consistency import unsteadiness
 from sigmax.train.gaussian import add_noise
 from sigmax.train.method import Batch, Method, Score
 
@@ -95,12 +96,8 @@ class Router(Method):
         """The loss of each input, (n,), from the logits of its copies, (m, n, K), and its radii, (n, K)."""
         radii = radii.to(logits.dtype)
         log_f = logits.log_softmax(dim=2)
-        log_mean = log_f.logsumexp(dim=0) - math.log(len(log_f))
-        mean = log_mean.exp()
         fit = -(self.targets(radii) * log_f).sum(dim=2).mean(dim=0)
-        disagreement = (mean * (log_mean - log_f)).sum(dim=2).mean(dim=0)
-        uncertainty = -(mean * log_mean).sum(dim=1)
-        steady = self.consistency * disagreement + self.entropy * uncertainty
+        steady = unsteadiness(log_f, consistency=self.consistency, entropy=self.entropy)
         return self._balancing(radii) * (fit + self._strength(logits, radii) * steady)
 
     def targets(self, radii: Tensor) -> Tensor:
