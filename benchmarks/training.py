@@ -3,9 +3,9 @@
     python benchmarks/training.py                      # small, on the CPU
     python benchmarks/training.py --device cuda        # ResNet-18 shape, CIFAR-10's image size, bf16
 
-# passes: how often an image goes through the network and back, by one noisy copy or another; Gaussian training 1. With
-# m copies and T steps of attack it is m * (T + P), P passes the method learns from; forward alone counts 1/3. A method
-# should have the images/s of Gaussian training over its passes: `reached` is what share of that it has.
+# passes: how often an image goes through the network and back, by one noisy copy or another; Gaussian training: 1.
+# With m copies and T steps of attack it is m * (T + P), P passes the method learns from; forward alone counts 1/3.
+# A method should have the images/s of Gaussian training over its passes: `reached` is what share of that it has.
 """
 
 import argparse
@@ -100,10 +100,8 @@ def main() -> None:
     for name, method, passes in contenders(model):
         speed = throughput(method, examples, settings)
         first = first or speed
-        print(
-            f"| {name} | {speed:,.0f} | {speed / first:.3f} | {units:g} | {speed / first * units / 3:.2f} |",
-            flush=True,
-        )
+        share = speed / first
+        print(f"| {name} | {speed:,.0f} | {share:.4f} | {passes:.3g} | {share * passes:.2f} |", flush=True)
 
 
 if __name__ == "__main__":
