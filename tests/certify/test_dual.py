@@ -140,6 +140,19 @@ def test_experts_are_asked_nearest_first_and_none_without_need(rule, votes, alph
         assert reach[j] < min(radii[i] for i in before) + 1e-9
 
 
+def test_the_nearest_rival_is_asked_first_wherever_it_stands():
+    rule = DualRule(SmoothedRule(sigma=1.0, classes=4), tuple(SmoothedRule(sigma=1.0, classes=2) for _ in range(4)))
+    votes = {"router_selection": (0, 0, 20, 0), "router_estimation": (200, 50, 450, 300)}
+    for j in range(4):
+        votes |= {f"expert_{j}_selection": (20, 0), f"expert_{j}_estimation": (999, 1)}
+    _, asked = feed(rule.certifying(n0=20, n=1000, alpha=1e-3), counts_of(**votes))
+    assert [question.stage for question in asked[3::2]] == [f"expert-{j}/estimation" for j in (2, 3, 0, 1)]
+    votes |= {"expert_3_selection": (0, 20), "expert_3_estimation": (1, 999)}
+    found, asked = feed(rule.certifying(n0=20, n=1000, alpha=1e-3), counts_of(**votes))
+    assert [question.stage for question in asked[3::2]] == ["expert-2/estimation", "expert-3/estimation"]
+    assert found.radius == found.stages[1].radius > 0  # it ends where the one who disagrees may take over
+
+
 @patient
 @given(flat_systems("min"), answers, levels)
 def test_the_minimum_asks_the_router_and_one_expert(rule, votes, alpha):

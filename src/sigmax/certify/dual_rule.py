@@ -25,7 +25,8 @@ class DualRule:
     of the two, and an undecided router abstains. Source: Sun et al. (2026), Theorem 4.2 and Sec. 5.1.
     `rule="consensus"` also asks the experts that could be in charge nearby: where they agree, it does not matter
     which of them is. alpha/2 is shared by the router's bounds, alpha/2 by the experts. Source: `radius.routed`.
-    An expert that does not pay (a deterministic one) leaves its part to the others.
+    An expert that does not pay (a deterministic one) leaves its part to the others. The router's own `bound` serves
+    the rule "min"; consensus bounds every route by itself.
     """
 
     router: SmoothedRule
