@@ -34,7 +34,7 @@ def test_where_all_experts_agree_an_undecided_router_is_certified():
 
 
 def test_a_system_may_hold_anything_that_certifies_also_another_system():
-    planes = sx.Lipschitz(lambda batch: torch.stack([-batch[:, 1], batch[:, 1]], 1) / 2**0.5 + 0.5, classes=2)
+    planes = sx.Lipschitz(lambda batch: torch.stack([-batch[:, 1], batch[:, 1]], 1) / 2**0.5 + 0.5, 1.0, classes=2)
     outer = sx.Dual(sx.Smoothed(halfspace([1.0, 0.0], 0.5), sigma=1.0, classes=2), [planes, undecided()])
     x = torch.tensor([[-3.0, 1.0], [0.0, 1.0]])
     beside, between = outer.certify(x, n=2000)
@@ -128,7 +128,7 @@ def test_a_shared_network_that_takes_sigma_is_told_the_sigma_of_its_noise():
 
 def test_groups_are_cut_by_the_networks_that_vote():
     voting = [sx.Smoothed(halfspace([0.0, 1.0], b), sigma=0.5, classes=2, batch=32) for b in (0.0, 1.0)]
-    planes = sx.Lipschitz(lambda batch: batch, classes=2)
+    planes = sx.Lipschitz(lambda batch: batch, 1.0, classes=2)
     system = sx.Dual(voting[0], [voting[1], planes])
     assert system.group(20) == voting[0].group(20) < planes.group(20)
 
@@ -141,7 +141,7 @@ def test_networks_that_vote_otherwise_are_not_one():
     experts = [
         sx.Smoothed(network, sigma=0.5, classes=2),
         sx.Smoothed(network, sigma=0.5, classes=2, dtype=torch.bfloat16),
-        sx.Lipschitz(network, classes=2),
+        sx.Lipschitz(network, 1.0, classes=2),
     ]
     voters = sx.Dual(router, experts).voters
     assert len({id(voter) for voter in voters.values()}) == 4
@@ -162,7 +162,10 @@ def expert(**changes):
         ({"experts": []}, "but there are 0 experts"),
         ({"experts": [expert(), expert(classes=3)]}, "same classes apart; they tell 2, 3"),
         ({"router": halfspace([1.0, 0.0])}, "router must be a Smoothed classifier .* got function"),
-        ({"router": sx.Lipschitz(lambda b: b, classes=2)}, "router must be a Smoothed classifier .* got Lipschitz"),
+        (
+            {"router": sx.Lipschitz(lambda b: b, 1.0, classes=2)},
+            "must be a Smoothed classifier .* got Lipschitz",
+        ),
         ({"router": undecided()}, "router must be a Smoothed classifier .* got Dual"),
         ({"experts": [expert(), halfspace([0.0, 1.0])]}, "experts must be schemes such as"),
         ({"experts": expert()}, "experts must be a list of schemes, one for each route; got Smoothed"),
@@ -201,7 +204,7 @@ def test_a_router_with_less_noise_than_its_experts_is_pointed_out():
 @pytest.mark.filterwarnings("error")
 def test_a_router_with_enough_noise_is_not():
     undecided()
-    planes = sx.Lipschitz(lambda batch: batch, classes=2)
+    planes = sx.Lipschitz(lambda batch: batch, 1.0, classes=2)
     sx.Dual(sx.Smoothed(halfspace([1.0, 0.0]), sigma=0.1, classes=2), [planes, planes])
 
 
@@ -222,7 +225,7 @@ def test_too_few_draws_for_a_parts_share_are_refused(rule, call, message):
 
 
 def test_a_router_that_could_never_decide_is_refused_by_the_published_rule_only():
-    planes = sx.Lipschitz(lambda batch: batch, classes=2)
+    planes = sx.Lipschitz(lambda batch: batch, 1.0, classes=2)
     router = sx.Smoothed(halfspace([1.0, 0.0]), sigma=1.0, classes=2)
     with pytest.raises(sx.RequestError, match="router, which gets 0.0005 of alpha=0.001: n=5"):
         sx.Dual(router, [planes, planes], rule="min").certify(ORIGIN, n=5)
@@ -240,3 +243,15 @@ def test_every_part_checks_the_inputs_for_its_own_noise():
     )
     with pytest.raises(sx.RequestError, match="sigma=1e-08 is too small beside inputs"):
         system.certify(torch.ones(1, 2))
+
+
+def test_schemes_are_printed_in_short():
+    inner = undecided("min")
+    planes = sx.Lipschitz(lambda batch: batch, 2.0, classes=2)
+    router = sx.Smoothed(halfspace([1.0, 0.0]), sigma=1.0, classes=3)
+    assert repr(planes) == "Lipschitz(constant 2, 2 classes)"
+    assert repr(expert(sigma=0.25)) == "Smoothed(sigma 0.25, 2 classes)"
+    tree = sx.Dual(router, [expert(sigma=0.25), planes, inner])
+    told = repr(inner).removeprefix("Dual(").removesuffix(", 2 classes)")
+    assert told.startswith("min, router sigma 1, experts ")
+    assert repr(tree) == f"Dual(consensus, router sigma 1, experts 0.25 / Lipschitz / ({told}), 2 classes)"

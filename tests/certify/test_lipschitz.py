@@ -71,7 +71,7 @@ def test_a_certificate_holds_the_two_scores_and_spends_nothing():
 
 @pytest.mark.parametrize("scores", [(0.5, 0.5), (0.0, 0.0), (0.5, 0.5 + 1e-5), (1000.0, 1000.05)])
 def test_a_tie_or_nearly_one_is_none(scores):
-    f = sx.Lipschitz(lambda batch: batch, classes=2)
+    f = sx.Lipschitz(lambda batch: batch, 1.0, classes=2)
     x = torch.tensor([scores])
     (c,), (p,) = f.certify(x), f.predict(x)
     assert (c.predicted, c.radius, c.outcome) == (None, 0.0, sx.Outcome.TIED)
@@ -123,10 +123,10 @@ def test_what_arithmetic_adds_to_a_margin_is_not_certified():
 
 def test_bf16_is_not_used_whatever_the_caller_is_within():
     x, model = torch.rand(4, 784), Deep(layers=3)
-    before = sx.Lipschitz(model, classes=2).certify(x)
+    before = sx.Lipschitz(model, 1.0, classes=2).certify(x)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert sx.Lipschitz(model, classes=2).certify(x) == before
-    assert sx.Lipschitz(model, classes=2).voters["base"].dtype is torch.float32
+        assert sx.Lipschitz(model, 1.0, classes=2).certify(x) == before
+    assert sx.Lipschitz(model, 1.0, classes=2).voters["base"].dtype is torch.float32
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_bf16_is_not_used_whatever_the_caller_is_within():
 )
 def test_a_network_without_scores_is_refused(model, message):
     with pytest.raises(sx.RequestError, match=message):
-        sx.Lipschitz(model, classes=2).certify(torch.rand(2, 2))
+        sx.Lipschitz(model, 1.0, classes=2).certify(torch.rand(2, 2))
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
@@ -151,7 +151,7 @@ def test_scores_that_are_no_numbers_are_never_certified(value):
         return batch if len(batch) == 8 else torch.tensor([[0.5, value]])
 
     with pytest.raises(sx.RunError, match="not finite"):
-        sx.Lipschitz(late, classes=2).certify(torch.rand(1, 2))
+        sx.Lipschitz(late, 1.0, classes=2).certify(torch.rand(1, 2))
 
 
 @pytest.mark.parametrize("constant", [0, -1.0, float("nan"), float("inf"), "1", True, None, 1e-320, 10**400])
@@ -163,11 +163,11 @@ def test_a_constant_that_makes_no_sense_is_refused(constant):
 @pytest.mark.parametrize("classes", [1, 0, 2.5, True])
 def test_a_number_of_classes_that_makes_no_sense_is_refused(classes):
     with pytest.raises(sx.RequestError, match="classes must be a whole number"):
-        sx.Lipschitz(lambda batch: batch, classes=classes)
+        sx.Lipschitz(lambda batch: batch, 1.0, classes=classes)
 
 
 def test_inputs_are_checked_as_everywhere():
-    f = sx.Lipschitz(lambda batch: batch.flatten(1)[:, :2], classes=2)
+    f = sx.Lipschitz(lambda batch: batch.flatten(1)[:, :2], 1.0, classes=2)
     with pytest.raises(sx.RequestError, match=r"pixels must lie in \[0, 1\]"):
         f.certify(torch.full((1, 1, 2, 2), 2.0))
     with pytest.raises(sx.RequestError, match="alpha must lie strictly"):

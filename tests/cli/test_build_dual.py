@@ -85,12 +85,20 @@ def test_a_dual_system_may_be_an_expert(experts, tmp_path, sigmax):
 
 def test_a_router_trained_for_other_experts_is_noted(experts, tmp_path, sigmax):
     prints = [fingerprint(sx.load(expert)) for expert in experts]
-    net = router(tmp_path, trained_for=prints)
-    turned = sigmax("build", "dual", net, *reversed(experts), "--out", tmp_path / "turned")
-    assert turned.returncode == 0
-    assert "note: the router was trained on labels of other experts, or of these in another order" in turned.stderr
+    net = router(tmp_path, trained_for=[prints[0], "another"])
+    other = sigmax("build", "dual", net, *experts, "--out", tmp_path / "other")
+    assert other.returncode == 0
+    assert "note: the router was trained on labels of other experts" in other.stderr
     untold = sigmax("build", "dual", router(tmp_path), *experts, "--out", tmp_path / "untold")
     assert "note:" not in untold.stderr, "a network that says nothing is no reason to worry"
+
+
+def test_experts_in_another_order_than_the_routers_are_refused(experts, tmp_path, sigmax):
+    net = router(tmp_path, trained_for=[fingerprint(sx.load(expert)) for expert in experts])
+    turned = sigmax("build", "dual", net, *reversed(experts), "--out", tmp_path / "turned")
+    assert turned.returncode == 2
+    assert f"in another order; give them as {experts[0]} {experts[1]}" in turned.stderr
+    assert not (tmp_path / "turned").exists()
 
 
 def test_too_little_noise_of_the_router_is_warned_of(experts, tmp_path, sigmax):
@@ -99,6 +107,12 @@ def test_too_little_noise_of_the_router_is_warned_of(experts, tmp_path, sigmax):
     assert built.returncode == 0
     assert built.stderr.count("warning: the router's sigma 0.3 is below the largest sigma of its experts, 0.5") == 1
     assert "UserWarning" not in built.stderr
+
+
+def test_noise_beyond_the_pixels_is_warned_of(trained, tmp_path, sigmax):
+    built = sigmax("build", "smoothed", trained / "net.safetensors", "--sigma", 25, "--out", tmp_path / "loud")
+    assert built.returncode == 0
+    assert "warning: sigma 25 is 25 times the pixel range [0, 1]; did you mean 0.25?" in built.stderr
 
 
 def test_bad_requests_end_with_code_2(experts, trained, tmp_path, sigmax):
@@ -113,7 +127,9 @@ def test_bad_requests_end_with_code_2(experts, trained, tmp_path, sigmax):
         ([net, experts[0], tmp_path / "absent"], "expected a system folder"),
         ([net, experts[0], trained / "net.safetensors"], "is a checkpoint; make a system of it"),
         ([tmp_path / "absent.safetensors", *experts], "there is no checkpoint"),
-        ([experts[0], *experts], "cannot be read"),
+        ([experts[0], *experts], "is a system folder; the router is a checkpoint (NAME.safetensors)"),
+        ([silent, *experts], "is a folder; the router is a checkpoint (NAME.safetensors)"),
+        ([trained / "net.safetensors", *experts], "net.safetensors a router? It was trained as a classifier"),
         ([unknown, *experts], "does not say which noise it was trained with; give --sigma"),
         ([net, *experts, "--sigma", -1], "sigma must be a positive number"),
         ([net, *experts, "--rule", "max"], "Invalid value for '--rule'"),

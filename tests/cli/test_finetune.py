@@ -1,5 +1,6 @@
 """`sigmax finetune`: the experts of a dual system, trained on under the routed noise."""
 
+import json
 import signal
 import subprocess
 import time
@@ -40,6 +41,10 @@ def test_it_writes_the_fine_tuned_system(dual, tmp_path, sigmax):
     done = sigmax(*words(dual, out))
     assert done.returncode == 0, done.stderr
     assert f"Wrote {out}" in done.stdout
+    routes = json.loads((tmp_path / "tuned.training" / "routes.json").read_text())["routes"]
+    counts = [routes.count(0), routes.count(1)]
+    assert f"Images of each route: {counts[0]:,}, {counts[1]:,}." in done.stdout
+    assert ("no image took the route" in done.stderr) == (0 in counts)
     python = fine_tune(
         sx.load(dual),
         sx.data.load("digits", "train"),

@@ -123,7 +123,19 @@ def test_predict_prints_and_writes(system, tmp_path, sigmax):
     done = sigmax("predict", system, "--data", "digits", "--max", 6, "--seed", 1, "--out", tmp_path / "p.csv")
     assert done.returncode == 0, done.stderr
     assert "6 inputs:" in done.stdout
+    assert "done before" not in done.stdout, "a first run goes on from nothing"
     assert len((tmp_path / "p.csv").read_text().splitlines()) == 7
+
+
+def test_interrupted_predictions_say_that_they_start_over(system, sigmax, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sigmax.certify.scheme.votes.run", interrupted)
+    done = sigmax("predict", system, "--data", "digits", "--max", 6)
+    assert done.returncode == 130
+    assert "Interrupted. Predictions are not kept. The same command starts over." in done.stderr
+    assert "to go on" not in done.stderr
 
 
 def test_training_goes_on_or_is_done(trained, sigmax):

@@ -1,5 +1,6 @@
 """`sigmax train router` on the digits, with experts and labels made by the real parts, all very small."""
 
+import inspect
 import json
 import subprocess
 
@@ -8,7 +9,10 @@ import pytest
 
 import sigmax as sx
 from sigmax import models
+from sigmax.cli.train_router import router
 from sigmax.train.labels import make_labels
+from sigmax.train.router_loss import Router
+from sigmax.train.router_presets import PRESETS, SMALL
 from tests.cli.conftest import ENVIRONMENT, SIGMAX
 
 
@@ -114,3 +118,35 @@ def test_a_classifier_says_how_well_it_learned(trained, sigmax):
     assert done.returncode == 0, done.stderr
     last = json.loads((trained / "net.safetensors.metrics.jsonl").read_text().splitlines()[-1])
     assert f"Last epoch: {last['accuracy']:.1%} of the noisy training images classified right" in done.stdout
+
+
+def test_a_router_that_takes_one_route_only_is_warned_of(labels, tmp_path, sigmax):
+    asked = words(labels, tmp_path / "r.safetensors", "--sigma", 0.4, "--epochs", 1, "--width", 4, "--lr", 1e-9)
+    done = sigmax(*asked, "--sharpness", 2, "--seed", 1)
+    assert done.returncode == 0
+    last = json.loads((tmp_path / "r.safetensors.metrics.jsonl").read_text().splitlines()[-1])
+    assert max(last["validation"]["routes"]) == 1, "an untrained router takes one route"
+    assert (
+        "warning: this router takes one route only: the system will be that expert with less alpha" in done.stderr
+    )
+    assert "try --sharpness 6 (now 2), less --consistency (now 20), or more --epochs" in done.stderr
+
+
+def test_the_help_names_the_defaults_that_hold():
+    told = {name: p.annotation.__metadata__[0].help for name, p in inspect.signature(router).parameters.items()}
+    settings = SMALL.settings
+    for name in ("epochs", "batch", "lr"):
+        assert f"(default: {getattr(settings, name):g}, or the preset's)" in told[name]
+    paper = PRESETS["dual-cifar10"].fields
+    for name in ("sharpness", "consistency", "entropy"):
+        default = f"(default: {getattr(Router, name):g}, or the preset's; the paper: {paper[name]:g}"
+        assert default in told[name]
+    assert Router.balance
+    assert "(default: balance" in told["balance"]
+
+
+@pytest.mark.parametrize("kind", ["router --labels nowhere", "classifier --model nonsense"])
+def test_noise_beyond_the_pixels_is_warned_of_before_any_work(tmp_path, sigmax, kind):
+    done = sigmax("train", *kind.split(), "--data", "digits", "--sigma", 25, "--out", tmp_path / "r.safetensors")
+    assert done.returncode == 2
+    assert "warning: sigma 25 is 25 times the pixel range [0, 1]; did you mean 0.25?" in done.stderr

@@ -25,6 +25,7 @@ def test_a_run_comes_back_as_it_was_written(path):
     assert run.plan == plan()
     assert list(run.records) == records()
     assert run.finished
+    assert repr(run) == f"Run({path}: {run.plan.method}, {len(run.records)} of {run.planned} inputs)"
     zipped = path.with_suffix(".jsonl.gz")
     zipped.write_bytes(gzip.compress(path.read_bytes()))
     assert replace(sx.read(zipped), path=path) == run

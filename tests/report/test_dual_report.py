@@ -152,12 +152,23 @@ def test_a_dual_run_alone(small: list[Run], tmp_path: Path) -> None:
     page = (tmp_path / "report.md").read_text()
     assert "| run | inputs | top route in % | experts asked | router limits | next route nearer |\n" in page
     assert "| dual | 4 | 0.5: 75.0, 1: 25.0 | 1.50 | 25.0 | 50.0 |\n" in page
-    for absent in (ORACLE, ENVELOPE, "mean dRc", "not certificates", "best expert"):
+    for absent in (ORACLE, ENVELOPE, "mean dRc", "not certificates", "best expert", "no oracle"):
         assert absent not in page
 
 
 def test_one_expert_is_not_all(small: list[Run]) -> None:
     assert compare(small[1:])["name"].tolist() == ["high", "dual"]
+
+
+def test_runs_that_are_not_of_its_experts_are_noted(small: list[Run], tmp_path: Path) -> None:
+    low, high, dual = small
+    other = replace(high, plan=replace(high.plan, system="beef"))
+    for runs, found in (([low, other, dual], "1"), ([other, dual], "none")):
+        write(runs, tmp_path)
+        page = (tmp_path / "report.md").read_text()
+        assert f"* dual:\n  * no oracle and envelope: there are runs of {found} of its 2 experts" in page
+    write(small, tmp_path)
+    assert "no oracle and envelope" not in (tmp_path / "report.md").read_text()
 
 
 def test_experts_of_other_data_are_noted_and_left_alone(small: list[Run], tmp_path: Path) -> None:

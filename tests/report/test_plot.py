@@ -42,6 +42,19 @@ def test_runs_are_told_apart_and_named(make_run: MakeRun) -> None:
     assert ax.get_ylabel() == "certified accuracy (%)"
 
 
+@pytest.mark.parametrize(("count", "name", "below"), [(3, "run", False), (9, "run", True), (2, "x" * 60, True)])
+def test_a_legend_of_many_or_long_names_covers_no_line(
+    make_run: MakeRun, count: int, name: str, below: bool
+) -> None:
+    ax = draw([make_run((1, 1, 0.1 * i), path=f"{name}{i}.jsonl") for i in range(1, 1 + count)])
+    legend = ax.get_legend()
+    assert legend is not None
+    ax.figure.draw_without_rendering()  # type: ignore[union-attr]
+    box, axes = legend.get_window_extent(), ax.get_window_extent()
+    assert (box.y1 < axes.y0) == below
+    assert axes.height > 150, "the curves keep room of their own"
+
+
 def test_a_name_that_begins_with_an_underscore_is_in_the_legend(make_run: MakeRun) -> None:
     legend = draw([make_run((1, 1, 0.5), path="_old.jsonl"), make_run((1, 1, 0.5), path="new.jsonl")]).get_legend()
     assert legend is not None

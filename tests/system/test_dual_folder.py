@@ -212,8 +212,10 @@ def test_routers_below_routers_without_end_are_refused(folder):
 def test_an_expert_that_cannot_be_kept_is_refused_before_anything_is_written(tmp_path):
     own = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
     system = sx.Dual(router(2, 2), [sx.Smoothed(net, sigma=0.5, classes=10) for net in (network(0), own)])
-    with pytest.raises(sx.RequestError, match="'expert-1/base' .Sequential. cannot be saved"):
+    with pytest.raises(sx.RequestError, match="'expert-1/base' .Sequential. cannot be saved") as refused:
         system.save(tmp_path / "system")
+    assert "sigmax.models.create(sigmax.models.Description(architecture=" in str(refused.value)
+    assert "sx.certify_run" in str(refused.value)
     assert not (tmp_path / "system").exists()
 
 

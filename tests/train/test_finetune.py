@@ -373,3 +373,29 @@ def routed_loss(system, dataset, routes):
 
 def names(folder):
     return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_route_without_images_is_warned_of(router, mixed, tmp_path, shared):
+    routes = routes_of(router, mixed, n=20)
+    bright = mixed.take(np.flatnonzero(routes == 1))
+    one = network(3, seed=1)
+    experts = [sx.Smoothed(one if shared else network(3, seed=j), sigma=s, classes=3) for j, s in enumerate(SIGMAS)]
+    # Every input has the noise of its place: the routes are those the fine-tuning will find.
+    expected = np.bincount(routes_of(router, bright, n=20), minlength=2).tolist()
+    told, said = [], []
+    fine_tune(
+        sx.Dual(router, experts),
+        bright,
+        tmp_path,
+        settings=Settings(epochs=1, batch=16),
+        n=20,
+        on_routes=told.append,
+        on_warning=said.append,
+    )
+    assert told == [expected]
+    assert expected[0] == 0
+    (warning,) = said
+    assert "no image took the route to expert 0 (sigma 0.1)" in warning
+    means = "the shared network was not trained at that noise, and may get worse there"
+    assert warning.endswith(means if shared else "that expert was not fine-tuned")

@@ -256,7 +256,6 @@ def test_what_is_begun_is_seen(whole, copy):
         ("consistency = 2", "consistency = 3", "router.loss.consistency is 2.0 there and 3.0 here"),
         ("votes = 20", "votes = 30", "finetune.votes is 20 there and 30 here"),
         ("lr = 0.002", "lr = 0.001", "finetune.training.lr is 0.002 there and 0.001 here"),
-        ("n = 100", "n = 200", "certify.n is 100 there and 200 here"),
         (
             '"finetune", "router"]',
             '"router"]',
@@ -273,6 +272,19 @@ def test_another_request_is_refused_at_once(copy, old, new, named):
     assert named in message
     assert message.endswith("Delete it, or choose another output")
     assert bars.asked == []
+    assert contents(copy / "work") == before
+
+
+@pytest.mark.parametrize("also", [False, True])
+def test_where_only_certifying_differs_there_is_a_way_short_of_deleting(copy, also):
+    before, text = contents(copy / "work"), CONFIG.replace("n = 100", "n = 200")
+    if also:
+        text = text.replace("votes = 20", "votes = 30")
+    with pytest.raises(RequestError, match="certify.n is 100 there and 200 here") as refused:
+        pipeline(copy, text).run(Bars())
+    assert ("Delete it" in str(refused.value)) == also
+    assert ("Only certifying differs: certify a system of" in str(refused.value)) == (not also)
+    assert ("--n 200 " in str(refused.value)) == (not also)
     assert contents(copy / "work") == before
 
 

@@ -105,3 +105,13 @@ def test_too_little_noise_of_the_router_is_warned_of(tmp_path, given):
     assert f"is below the largest noise of the experts, {largest}" in said[0]
     assert f"use {largest} or more" in said[0]
     Pipeline(config).check()
+
+
+def test_noise_beyond_the_pixels_is_warned_of(tmp_path):
+    said = []
+    config = read(tmp_path, SMALLEST.replace("0.1, 0.4", "0.25, 25").replace("sigma = 0.4", "sigma = 100"))
+    Pipeline(config, on_warning=said.append).check()
+    assert said == [
+        "experts.sigmas: sigma 25 is 25 times the pixel range [0, 1]; did you mean 0.25?",
+        "router: sigma 100 is 100 times the pixel range [0, 1]; did you mean 1?",
+    ]

@@ -1,14 +1,23 @@
 """A pipeline's file: what it says when it leaves things out, and what is refused, before anything is written."""
 
+import re
 import tomllib
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
 
 from sigmax.errors import RequestError
 from sigmax.train import FINE_TUNING, PRESETS, Pipeline, PipelineConfig, Settings
-from sigmax.train.pipeline_config import CertifyConfig, DataConfig, ExpertsConfig, LabelsConfig, RouterConfig
+from sigmax.train.pipeline_config import (
+    CertifyConfig,
+    DataConfig,
+    ExpertsConfig,
+    FinetuneConfig,
+    LabelsConfig,
+    RouterConfig,
+)
+from sigmax.train.router_loss import RouterOptions
 from sigmax.train.router_presets import SMALL
 
 SMALLEST = """
@@ -324,3 +333,46 @@ def test_the_changes_above_are_of_a_good_file(tmp_path):
     assert list(tmp_path.iterdir()) == [tmp_path / "pipe.toml"]
     assert all(line in SMALLEST for line in LINES.values())
     tomllib.loads(with_more("[labels]"))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "hint"),
+    [
+        ("sigma = 0.4", "sigma = 0.4\nepochs = 3", "; did you mean [router.training] epochs?"),
+        ("sigma = 0.4", "sigma = 0.4\nepoch = 3", "; did you mean [router.training] epochs?"),
+        ("sigmas = [", "sigma = [", "; did you mean sigmas?"),
+        ("[router]", "[routers]", "; did you mean router?"),
+        ("sigma = 0.4", "sigma = 0.4\ntraining.epoch = 3", "; did you mean epochs?"),
+    ],
+)
+def test_a_key_that_is_misspelt_or_misplaced_gets_a_hint(tmp_path, old, new, hint):
+    with pytest.raises(RequestError) as refused:
+        read(tmp_path, SMALLEST.replace(old, new))
+    assert str(refused.value).endswith(hint)
+
+
+def test_a_key_that_is_like_no_other_gets_no_hint(tmp_path):
+    with pytest.raises(RequestError) as refused:
+        read(tmp_path, SMALLEST.replace("sigma = 0.4", "sigma = 0.4\nxyzzy = 3"))
+    assert "did you mean" not in str(refused.value)
+
+
+def test_the_docs_name_every_key():
+    page = (Path(__file__).parents[2] / "docs" / "dual.md").read_text()
+    tables = page.partition("\nAll keys;")[2].partition("\n## ")[0]
+    general = tables.partition("[experts.training]")
+    sections = dict(re.findall(r"\*\*\[(\w+)\]\*\*(.*?)(?=\*\*\[|\Z)", general[0], re.DOTALL))
+    kinds = {"data": DataConfig, "experts": ExpertsConfig, "labels": LabelsConfig, "router": RouterConfig}
+    kinds |= {"finetune": FinetuneConfig, "certify": CertifyConfig}
+    assert sections.keys() == kinds.keys()
+    asked = {name: {field.name for field in fields(kind)} for name, kind in kinds.items()}
+    asked["router"] = (asked["router"] - {"loss"}) | {*RouterOptions.__annotations__, "preset"}
+    for name, keys in asked.items():
+        assert keys <= named(sections[name]), name
+    assert {"out", "steps", "device"} <= named(general[0].partition("**[")[0])
+    assert {field.name for field in fields(Settings)} <= named(general[2])
+
+
+def named(table):
+    """The keys in the first column."""
+    return {key for row in table.splitlines() for key in re.findall(r"`(\w+)`", row.lstrip("| ").partition("|")[0])}

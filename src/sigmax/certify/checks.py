@@ -5,6 +5,8 @@ from numbers import Integral, Real
 
 from sigmax.errors import RequestError
 
+MOST_NOISE = 3.0  # more than any paper uses on pixels in [0, 1]
+
 
 def check_draws(alpha: float, **draws: int) -> None:
     """Raise unless alpha is a probability and every number of draws a positive whole number."""
@@ -31,3 +33,10 @@ def is_number(value: object) -> bool:
 def is_whole(value: object) -> bool:
     """A whole number (numpy's count, truth values do not)."""
     return not isinstance(value, bool) and isinstance(value, Integral)
+
+
+def too_much_noise(sigma: float) -> str | None:
+    """A warning where noise on pixels in [0, 1] leaves nothing of an image; None where it may be meant."""
+    if sigma <= MOST_NOISE:
+        return None
+    return f"sigma {sigma:g} is {sigma:g} times the pixel range [0, 1]; did you mean {sigma / 100:g}?"

@@ -39,11 +39,26 @@ class Dual(Scheme):
         part, _, inner = network.partition("/")
         return self._parts[part].sigma_of(inner)
 
+    def __repr__(self) -> str:
+        return f"Dual({_in_short(self)}, {self.classes} classes)"
+
 
 def _listed(experts: Iterable[Scheme]) -> tuple[Scheme, ...]:
     if isinstance(experts, Scheme) or not isinstance(experts, Iterable):
         raise RequestError(f"experts must be a list of schemes, one for each route; got {type(experts).__name__}")
     return tuple(experts)
+
+
+def _in_short(dual: Dual) -> str:
+    """What stands in the parentheses: 'consensus, router sigma 1, experts 0.25 / 0.5 / 1'."""
+    experts = " / ".join(map(_expert_in_short, dual.experts))
+    return f"{dual.combination}, router sigma {dual.router.sigma:g}, experts {experts}"
+
+
+def _expert_in_short(expert: Scheme) -> str:
+    if isinstance(expert, Smoothed):
+        return f"{expert.sigma:g}"
+    return f"({_in_short(expert)})" if isinstance(expert, Dual) else type(expert).__name__
 
 
 def _parts(router: Smoothed, experts: Sequence[Scheme]) -> dict[str, Scheme]:

@@ -18,7 +18,7 @@ class Lipschitz(Scheme):
     def __init__(
         self,
         model: Model,
-        constant: float = 1.0,
+        constant: float,
         *,
         classes: int,
         device: str | torch.device | None = None,
@@ -33,3 +33,6 @@ class Lipschitz(Scheme):
     def sigma_of(self, network: str) -> float:
         """There is no noise."""
         return 0.0
+
+    def __repr__(self) -> str:
+        return f"Lipschitz(constant {self.constant:g}, {self.classes} classes)"

@@ -36,3 +36,8 @@ class Smoothed(Scheme):
     def sigma_of(self, network: str) -> float:
         """There is one network and one noise."""
         return self.sigma
+
+    def __repr__(self) -> str:
+        assert isinstance(self.rule, SmoothedRule)
+        bound = "" if self.rule.bound == "one-sided" else f", bound {self.rule.bound}"
+        return f"Smoothed(sigma {self.sigma:g}, {self.classes} classes{bound})"

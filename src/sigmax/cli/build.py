@@ -1,13 +1,15 @@
 """`sigmax build`: make a system folder from networks."""
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from sigmax.cli import options as opt
-from sigmax.cli.progress import complain, say
+from sigmax.cli.progress import complain, say, warn_of_noise
 from sigmax.errors import RequestError
 
 if TYPE_CHECKING:
@@ -63,7 +65,11 @@ def dual(
     ],
     out: Annotated[Path, typer.Option("--out", help="Folder to write the system to.")],
     rule: Annotated[
-        opt.RuleName, typer.Option(help="consensus, or min: the published rule, never a larger radius.")
+        opt.RuleName,
+        typer.Option(
+            help="consensus, or min: the published rule. From the same bounds min never certifies further; it "
+            "leaves each expert more of alpha, so where routing never matters it can be ahead by a hair."
+        ),
     ] = opt.RuleName.CONSENSUS,
     sigma: Annotated[float | None, typer.Option(help="The router's noise (default: as trained).")] = None,
 ) -> None:
@@ -76,15 +82,16 @@ def dual(
     from sigmax.certify.dual import Dual
     from sigmax.certify.smoothed import Smoothed
 
+    _refuse_folder(router)
     model, description = models.load(router)
     noise = _noise(router, description, sigma)
     loaded = systems.load_together(experts)
-    with warnings.catch_warnings(record=True) as caught:
+    with warnings.catch_warnings(record=True) as caught, _asking_for_a_router(router, description, len(loaded)):
         warnings.simplefilter("always")
         scheme = Dual(Smoothed(model, sigma=noise, classes=description.classes), loaded, rule=rule.value)
     for warning in caught:
         complain(f"warning: {warning.message}", style="yellow")
-    _compare_experts(description, [systems.fingerprint(expert) for expert in loaded])
+    _compare_experts(description, {name: systems.fingerprint(e) for name, e in zip(experts, loaded, strict=True)})
     scheme.save(out)
     say(
         f"Wrote {out}: {len(loaded)} experts behind a router with sigma {noise:g}, {scheme.classes} classes, "
@@ -97,20 +104,52 @@ def _noise(network: Path, description: "Description", asked: float | None) -> fl
     noise = description.sigma if asked is None else asked
     if noise is None:
         raise RequestError(f"{network} does not say which noise it was trained with; give --sigma")
+    warn_of_noise(noise)
     if description.sigma not in (None, noise):
         say(f"Note: trained with sigma {description.sigma:g}, smoothed with {noise:g}.")
     return noise
 
 
-def _compare_experts(router: "Description", experts: list[str]) -> None:
-    """A router may be used with experts it was not trained for, after fine-tuning above all; but not unawares."""
-    trained_for = router.notes.get("router", {}).get("experts")
-    if trained_for is not None and list(trained_for) != experts:
-        complain(
-            "note: the router was trained on labels of other experts, or of these in another order. That is sound, "
-            "and right after fine-tuning them; otherwise label with these experts and train a router on that",
-            style="yellow",
+def _refuse_folder(router: Path) -> None:
+    if router.is_dir():
+        kind = "system folder" if (router / "system.toml").is_file() else "folder"
+        raise RequestError(
+            f"{router} is a {kind}; the router is a checkpoint (NAME.safetensors), as sigmax train router writes it"
         )
+
+
+@contextmanager
+def _asking_for_a_router(path: Path, told: "Description", experts: int) -> Iterator[None]:
+    """Where the number of routes is wrong, the network may be none that routes."""
+    try:
+        yield
+    except RequestError as error:
+        if "router" in told.notes or told.classes == experts:
+            raise
+        known = "It was trained as a classifier" if "training" in told.notes else "It does not say so"
+        raise RequestError(f"{error}. Is {path} a router? {known}") from error
+
+
+def _compare_experts(router: "Description", experts: dict[str, str]) -> None:
+    """A router may be used with experts it was not trained for, after fine-tuning above all; but not unawares.
+
+    experts: fingerprints by folder. The same experts in another order are a mistake: routes would lead elsewhere.
+    """
+    trained_for = router.notes.get("router", {}).get("experts")
+    given = list(experts.values())
+    if trained_for is None or list(trained_for) == given:
+        return
+    if sorted(trained_for) == sorted(given):
+        folder_of = {found: folder for folder, found in experts.items()}
+        raise RequestError(
+            "the router was trained for these experts in another order; give them as "
+            f"{' '.join(folder_of[expert] for expert in trained_for)}"
+        )
+    complain(
+        "note: the router was trained on labels of other experts. That is sound, and right after fine-tuning them; "
+        "otherwise label with these experts and train a router on that",
+        style="yellow",
+    )
 
 
 def _read_network(path: Path, told: "dict[str, str | int | None]") -> "tuple[nn.Module, Description]":

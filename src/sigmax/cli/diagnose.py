@@ -7,7 +7,7 @@ import typer
 from rich.table import Table
 
 from sigmax.cli import options as opt
-from sigmax.cli.progress import console, progress, resumable, say
+from sigmax.cli.progress import STARTS_OVER, console, progress, resumable, say
 from sigmax.cli.train_classifier import Hyper, MethodName, Target, taught
 from sigmax.errors import RequestError
 from sigmax.files import written_whole
@@ -55,7 +55,7 @@ def gradients(
         raise RequestError(f"{out} exists already; name another file with --out")
     dataset = sources.load(data, split, size=image_size)
     chosen = sources.select(len(dataset), start=start, skip=skip, maximum=maximum)
-    with resumable("Nothing is kept of it."), progress("gradients") as watch:
+    with resumable("Nothing is kept of it.", STARTS_OVER), progress("gradients") as watch:
         found = gradient_shares(
             model,
             taught_by,

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from sigmax.cli import options as opt
-from sigmax.cli.progress import progress, resumable, say
+from sigmax.cli.progress import complain, progress, resumable, say
 from sigmax.errors import RequestError
 
 
@@ -63,6 +63,16 @@ def finetune(
         )
     dataset = sources.load(data, split, size=image_size)
     with resumable(f"The finished epochs are kept in {training}."), progress(f"finetune {out.name}") as watch:
-        tuned = fine_tune(scheme, dataset, training, settings=settings, n=n, seed=seed, on_step=watch)
+        tuned = fine_tune(
+            scheme,
+            dataset,
+            training,
+            settings=settings,
+            n=n,
+            seed=seed,
+            on_step=watch,
+            on_routes=lambda counts: say(f"Images of each route: {', '.join(f'{count:,}' for count in counts)}."),
+            on_warning=lambda text: complain(f"warning: {text}", style="yellow"),
+        )
     tuned.save(out)
     say(f"Wrote {out}. Next: sigmax certify {out} --data ... --out RUN, or label again with its experts")

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sigmax.cli import options as opt
-from sigmax.cli.progress import console, progress, resumable, say
+from sigmax.cli.progress import STARTS_OVER, console, progress, resumable, say
 from sigmax.errors import RequestError
 from sigmax.files import written_whole
 
@@ -52,7 +52,8 @@ def predict(
     if out is not None and out.exists():
         raise RequestError(f"{out} exists already; name another file with --out")
     predictions: list[Prediction] = []
-    with resumable("Predictions are not kept."), progress("predict") as watch:
+    with resumable("Predictions are not kept.", STARTS_OVER), progress("predict") as watch:
+        watch(0, len(indices))
         for first in range(0, len(indices), 64):
             part = indices[first : first + 64]
             predictions += scheme.predict(dataset.pixels(part), n=n, alpha=alpha, seed=seed, ids=part)

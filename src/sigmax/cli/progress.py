@@ -26,6 +26,7 @@ def quiet_but_first() -> None:
     console.quiet = errors.quiet = os.environ.get("RANK", "0") != "0"
 
 
+STARTS_OVER = "The same command starts over."  # what repeating does where nothing is kept
 LOG_SECONDS = 15.0  # between two lines where there is no terminal
 
 
@@ -37,6 +38,15 @@ def say(text: str, style: str | None = None) -> None:
 def complain(text: str, style: str | None = None) -> None:
     """The same on standard error."""
     errors.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+def warn_of_noise(sigma: float) -> None:
+    """A warning where the noise drowns every image: it was hardly meant in pixels of [0, 1]."""
+    from sigmax.certify.checks import too_much_noise
+
+    warning = too_much_noise(sigma)
+    if warning:
+        complain(f"warning: {warning}", style="yellow")
 
 
 class Advance(Protocol):
@@ -108,10 +118,10 @@ class _Lines:
 
 
 @contextmanager
-def resumable(kept: str) -> Iterator[None]:
-    """Ends cleanly on Ctrl-C, and says what is kept and how to go on."""
+def resumable(kept: str, repeated: str = "Run the same command again to go on.") -> Iterator[None]:
+    """Ends cleanly on Ctrl-C, and says what is kept and what repeating the command does."""
     try:
         yield
     except KeyboardInterrupt:
-        complain(f"\nInterrupted. {kept} Run the same command again to go on.", style="yellow")
+        complain(f"\nInterrupted. {kept} {repeated}", style="yellow")
         raise typer.Exit(130) from None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sigmax.cli import options as opt
-from sigmax.cli.progress import progress, resumable, say
+from sigmax.cli.progress import progress, resumable, say, warn_of_noise
 from sigmax.cli.train_options import Device, Normalise, Out, Seed, Width, given, last_report, options
 from sigmax.errors import RequestError
 
@@ -104,6 +104,7 @@ def classifier(
     settings = replace(base, **given(told), seed=seed, device=device)
     teach = taught(method, hyper or [], target, fields=found.fields if found else {}, moving=data_dependent)
     teach(sigma)  # what is wrong with the method is said before the images are read
+    warn_of_noise(sigma)
     dataset = sources.load(data, "train", size=image_size)
     with resumable(f"The finished epochs are kept in {out}.partial."), progress(f"train {out.name}") as watch:
         train_classifier(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sigmax.cli import options as opt
-from sigmax.cli.progress import complain, progress, resumable, say
+from sigmax.cli.progress import complain, progress, resumable, say, warn_of_noise
 from sigmax.cli.train_options import Device, Normalise, Out, Seed, Width, given, last_report, options
 from sigmax.errors import RequestError
 
@@ -48,9 +48,16 @@ def router(
     ] = None,
     width: Width = None,
     normalise: Normalise = "none",
-    epochs: Annotated[int | None, typer.Option(help="Passes over the training images.")] = None,
-    batch: Annotated[int | None, typer.Option(help="Images a step, each with two copies of noise.")] = None,
-    lr: Annotated[float | None, typer.Option(help="Learning rate at the start.")] = None,
+    epochs: Annotated[
+        int | None, typer.Option(help="Passes over the training images (default: 120, or the preset's).")
+    ] = None,
+    batch: Annotated[
+        int | None,
+        typer.Option(help="Images a step, each with two copies of noise (default: 64, or the preset's)."),
+    ] = None,
+    lr: Annotated[
+        float | None, typer.Option(help="Learning rate at the start (default: 0.003, or the preset's).")
+    ] = None,
     weight_decay: Annotated[float | None, typer.Option(help="Pull of the weights to zero.")] = None,
     optimiser: Annotated[str | None, typer.Option(help="sgd, adam or adamw.")] = None,
     augment: Annotated[str | None, typer.Option(help="none, crop or crop-flip.")] = None,
@@ -58,14 +65,28 @@ def router(
         LabelsKind | None, typer.Option(help="soft: by how far each expert certifies; hard: the best one alone.")
     ] = None,
     sharpness: Annotated[
-        float | None, typer.Option(help="Soft labels are softmax(SHARPNESS * radius); 1 is the paper's.")
+        float | None,
+        typer.Option(
+            help="Soft labels are softmax(SHARPNESS * radius) (default: 10, or the preset's; the paper: 1)."
+        ),
     ] = None,
     consistency: Annotated[
-        float | None, typer.Option(help="Weight of agreement between noisy copies: more certifies routes further.")
+        float | None,
+        typer.Option(
+            help="Weight of agreement between noisy copies: more certifies routes further "
+            "(default: 20, or the preset's; the paper: 40 on CIFAR-10, 10 on ImageNet)."
+        ),
     ] = None,
-    entropy: Annotated[float | None, typer.Option(help="Weight of decided answers.")] = None,
+    entropy: Annotated[
+        float | None,
+        typer.Option(help="Weight of decided answers (default: 0.5, or the preset's; the paper: 0.5)."),
+    ] = None,
     balance: Annotated[
-        bool | None, typer.Option("--balance/--no-balance", help="Give every route the same weight in all.")
+        bool | None,
+        typer.Option(
+            "--balance/--no-balance",
+            help="Give every route the same weight in all (default: balance, or the preset's; the paper: balance).",
+        ),
     ] = None,
     strength: Annotated[
         Strength | None,
@@ -92,6 +113,7 @@ def router(
     fields: Any = {**base.fields, **given(loss)}
     if "sigma" not in fields:
         raise RequestError("the router's noise is not known; give --sigma, at least the experts' largest")
+    warn_of_noise(fields["sigma"])
     found = read_labels(labels)
     dataset = sources.load(data, "train", size=image_size)
     with resumable(f"The finished epochs are kept in {out}.partial."), progress(f"train {out.name}") as watch:
@@ -111,6 +133,8 @@ def router(
     last = last_report(out)
     if last is not None and last.validation:
         say(_held_out(last.validation, found.sigmas))
+        if max(last.validation["routes"]) == 1:
+            complain(f"warning: {_one_route(fields)}", style="yellow")
     say(f"Wrote {out}. Next: sigmax build dual {out} EXPERT... --out SYSTEM")
 
 
@@ -121,6 +145,18 @@ def _base(preset: str | None, model: str | None) -> "Preset":
     if preset is not None:
         return router_preset(preset, architecture=model)
     return SMALL._replace(architecture=model or SMALL.architecture)
+
+
+def _one_route(fields: Mapping[str, Any]) -> str:
+    """What a router that tells nothing apart is good for, and what to change."""
+    from sigmax.train.router_loss import Router
+
+    sharpness = fields.get("sharpness", Router.sharpness)
+    consistency = fields.get("consistency", Router.consistency)
+    return (
+        "this router takes one route only: the system will be that expert with less alpha; try --sharpness "
+        f"{3 * sharpness:g} (now {sharpness:g}), less --consistency (now {consistency:g}), or more --epochs"
+    )
 
 
 def _held_out(found: Mapping[str, Any], sigmas: tuple[float, ...]) -> str:

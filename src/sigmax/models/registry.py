@@ -35,6 +35,8 @@ def names() -> tuple[str, ...]:
 def register(name: str) -> Callable[[Builder], Builder]:
     """Add a builder under `name`, as a decorator or as `register(name)(builder)`.
 
+    The builder is called as `builder(classes=10, input_shape=(3, 32, 32), **options)` and returns a network that
+    maps (n, *input_shape) to logits (n, classes). Its options are keyword-only arguments, with defaults or without.
     A name belongs to one builder for good: files refer to it.
     """
 

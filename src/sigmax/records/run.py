@@ -29,6 +29,9 @@ class Run:
     records: tuple[Record, ...]
     finished: bool
 
+    def __repr__(self) -> str:
+        return f"Run({self.path}: {self.plan.method}, {len(self.records)} of {self.planned} inputs)"
+
     @property
     def planned(self) -> int:
         """How many inputs the plan names."""

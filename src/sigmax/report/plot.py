@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 DASHES = ("-", (0, (5, 1.5)), (0, (1.5, 1)), (0, (6, 1.5, 1.5, 1.5)))
 WIDTH, HEIGHT = 7.2, 4.5  # inches
+MANY, LONG = 6, 40  # names in a legend, and letters in one, that the axes have room for
 GREYS = ("0.35", "0.6")  # what is no certificate: grey, dashed, without a band
 
 
@@ -87,8 +88,15 @@ def plain(ax: "Axes") -> None:
 
 
 def quiet_legend(ax: "Axes", title: str) -> None:
-    """A legend that covers nothing more than it must."""
-    legend = ax.legend(title=title, fontsize="small", title_fontsize="small")
+    """A legend that covers nothing more than it must: one of many or long names stands below the axes."""
+    names = ax.get_legend_handles_labels()[1]
+    longest = max(map(len, names), default=0)
+    if len(names) > MANY or longest > LONG:
+        columns = 1 if longest > LONG else 2
+        place: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.14), "ncols": columns}
+        legend = ax.legend(title=title, fontsize="x-small", title_fontsize="x-small", **place)
+    else:
+        legend = ax.legend(title=title, fontsize="small", title_fontsize="small")
     legend.set_alignment("left")
     legend.get_frame().set(edgecolor="none", alpha=0.7)
 

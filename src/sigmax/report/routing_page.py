@@ -27,8 +27,9 @@ MEANING = (
 )
 MEANING_WITH_EXPERTS = (
     "Best expert: inputs sent to an expert that no other one beats (dRc = R_best - R_c = 0). Oracle: the best "
-    "expert for each input, chosen with the true class in hand; no router can do more with these experts. "
-    "Envelope: the best expert for each radius, without any router."
+    "expert for each input, chosen with the true class in hand; no router can do more with these experts, up "
+    "to chance: the experts' own runs draw other noise than the dual run, so with few inputs or draws a dual run "
+    "can lie above it. Envelope: the best expert for each radius, without any router."
 )
 
 

@@ -33,7 +33,7 @@ class Study:
 
     routings: Mapping[str, "pd.DataFrame"]
     diagnoses: Mapping[str, Diagnosis]  # of those whose experts are there
-    notes: Mapping[str, str] = field(default_factory=dict)  # why one whose experts are there has no diagnosis
+    notes: Mapping[str, str] = field(default_factory=dict)  # why one that stands beside other runs has no diagnosis
 
     @property
     def lines(self) -> list[Line]:
@@ -52,7 +52,10 @@ def study(runs: Mapping[str, Run]) -> Study:
     diagnoses, notes = dict[str, Diagnosis](), dict[str, str]()
     for name, run in duals.items():
         experts = [expert for expert in find_experts(run, runs.values()) if expert is not None]
-        if len(experts) < len(run.plan.rule["experts"]):
+        needed = len(run.plan.rule["experts"])
+        if len(experts) < needed:
+            if not all(is_dual(other) for other in runs.values()):
+                notes[name] = _without_experts(len(experts), needed)
             continue
         reason = why_not([run, *experts])
         if reason is None:
@@ -61,6 +64,13 @@ def study(runs: Mapping[str, Run]) -> Study:
             notes[name] = f"not held against its experts: {reason}"
     frames = {name: diagnoses[name].frame if name in diagnoses else routing(run) for name, run in duals.items()}
     return Study(frames, diagnoses, notes)
+
+
+def _without_experts(found: int, needed: int) -> str:
+    return (
+        f"no oracle and envelope: there are runs of {found or 'none'} of its {needed} experts. Other runs are not "
+        "of them, as the systems' fingerprints tell; certify the very experts it was built of, on the same inputs"
+    )
 
 
 def _titled(title: str, lines: list[Line]) -> Iterator[Line]:

@@ -62,7 +62,10 @@ def load(
     batch: int | None = None,
     compile: bool = False,  # noqa: A002 (the name users know from torch)
 ) -> Scheme:
-    """The scheme that `save` wrote, ready to certify; what differs from its head is an error."""
+    """Reads a folder written by `.save` or `sigmax build`; files changed since then are refused.
+
+    device, dtype, batch, compile: as of `Smoothed`.
+    """
     how = {"device": device, "dtype": dtype, "batch": batch, "compile": compile}
     return _load(source, how, {})
 
@@ -136,7 +139,10 @@ def _description(name: str, model: Model) -> models.Description:
     if described is None:
         raise RequestError(
             f"the network {name!r} ({type(model).__name__}) cannot be saved: only registered architectures can be "
-            "rebuilt from a file. Register its builder with sigmax.models.register, or use it from Python"
+            "rebuilt from a file. Register its builder with sigmax.models.register, make the network with "
+            'sigmax.models.create(sigmax.models.Description(architecture="name", classes=..., input_shape=...)) '
+            "and load your weights into its `network`. The command line knows the built-in architectures only; "
+            "from Python, sx.certify_run takes any network as it is"
         )
     return described
 

@@ -1,7 +1,8 @@
 """A table of a TOML file, read strictly: every key known, every value of the kind that its field asks for."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from difflib import get_close_matches
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -19,14 +20,22 @@ KINDS: dict[object, tuple[str, Callable[[object], bool]]] = {
 }
 
 
-def entries(told: object, hints: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """The entries of a table, each known by name in `hints` and of the type given there; lists become tuples."""
+def entries(
+    told: object, hints: Mapping[str, Any], where: str, deeper: Mapping[str, Iterable[str]] | None = None
+) -> dict[str, Any]:
+    """The entries of a table, each known by name in `hints` and of the type given there; lists become tuples.
+
+    `deeper`: the keys of the tables below this one, for an error to say where a key belongs.
+    """
     name = f"[{where}]" if where else "the file"
     if not isinstance(told, Mapping):
         raise RequestError(f"{name} must be a table; got {told!r}")
     unknown = sorted(set(told) - set(hints))
     if unknown:
-        raise RequestError(f"{name} has no {', '.join(unknown)}; it takes {', '.join(sorted(hints))}")
+        raise RequestError(
+            f"{name} has no {', '.join(unknown)}; it takes {', '.join(sorted(hints))}"
+            + _meant(unknown[0], hints, {f"{where}.{below}": keys for below, keys in (deeper or {}).items()})
+        )
     return {key: _typed(value, hints[key], f"{where}.{key}" if where else key) for key, value in told.items()}
 
 
@@ -37,6 +46,15 @@ def inside(where: str) -> Iterator[None]:
         yield
     except RequestError as error:
         raise RequestError(f"{where}: {error}") from error
+
+
+def _meant(key: str, here: Iterable[str], deeper: Mapping[str, Iterable[str]]) -> str:
+    """'; did you mean ...?' for a key of a table below, or a misspelt one; nothing for any other."""
+    below = {known: f"[{table}] {known}" for table, keys in deeper.items() for known in keys}
+    if key not in below:
+        near = get_close_matches(key, [*here, *below], n=1)
+        key = near[0] if near else ""
+    return f"; did you mean {below.get(key, key)}?" if key else ""
 
 
 def _typed(value: object, hint: Any, where: str) -> Any:

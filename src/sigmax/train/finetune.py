@@ -8,7 +8,7 @@ network each are trained on the inputs that are routed to them.
 import hashlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -91,13 +91,16 @@ def fine_tune(
     n: int = 100,
     seed: int = 0,
     on_step: OnStep | None = None,
+    on_routes: Callable[[list[int]], None] | None = None,
+    on_warning: Callable[[str], None] | None = None,
 ) -> Dual:
     """The same system with experts fine-tuned on the data, each input under the noise that the router gives it.
 
     What is wrong with the request is said before anything is computed. `n` votes decide each input's route. The
     routes and the new networks, one file for each network of the experts, are kept in `folder`: a call that was cut
     short goes on when repeated and ends with the same weights, a finished one returns at once, and what another
-    request made is never overwritten. Experts whose route no input takes stay as they are.
+    request made is never overwritten. Experts whose route no input takes stay as they are. Before the training
+    `on_routes` is told how many inputs each route got, and `on_warning` of those that got none.
     """
     settings, folder = settings or FINE_TUNING, Path(folder)
     groups = shared_networks(dual.experts)
@@ -107,6 +110,12 @@ def fine_tune(
         "router": {"system": fingerprint(dual.router), "votes": int(n), "seed": check_word("seed", seed)},
     }
     routes = _kept_routes(folder / ROUTES, dual.router, dataset, made_from)
+    counts = np.bincount(routes, minlength=len(dual.experts)).tolist()
+    if on_routes is not None:
+        on_routes(counts)
+    if on_warning is not None:
+        for warning in _empty_routes(dual.experts, groups, counts):
+            on_warning(warning)
     # Which inputs go where was decided by a machine's last bits: the networks' plans hold on to it.
     made_from["routes"] = hashlib.sha256(routes.astype("<i8").tobytes()).hexdigest()[:32]
     taken = {first: np.flatnonzero(np.isin(routes, group)) for first, group in groups.items()}
@@ -129,6 +138,21 @@ def fine_tune(
             experts[j] = _over(network, dual.experts[j])
         before += steps[first]
     return Dual(dual.router, experts, rule=dual.combination)
+
+
+def _empty_routes(
+    experts: Sequence[Scheme], groups: Mapping[int, Sequence[int]], counts: Sequence[int]
+) -> Iterator[str]:
+    """What it means for each route that no input takes."""
+    for group in groups.values():
+        for j in group:
+            if not counts[j]:
+                shared = any(counts[other] for other in group)
+                yield f"no image took the route to expert {j} (sigma {experts[j].rule.largest_noise:g}): " + (
+                    "the shared network was not trained at that noise, and may get worse there"
+                    if shared
+                    else "that expert was not fine-tuned"
+                )
 
 
 def routes_of(router: Smoothed, dataset: Dataset, *, n: int = 100, seed: int = 0) -> Routes:

@@ -67,11 +67,16 @@ def plan_of(what: Any) -> dict[str, Any]:
     return {name: value for name, value in asdict(what).items() if name not in hidden}
 
 
-def refuse_other_plan(there: Mapping[str, Any], asked: Mapping[str, Any], what: str) -> None:
-    """Raise unless the two plans are the same, saying where they differ."""
+def refuse_other_plan(
+    there: Mapping[str, Any],
+    asked: Mapping[str, Any],
+    what: str,
+    advice: str = "Delete it, or choose another output",
+) -> None:
+    """Raise unless the two plans are the same, saying where they differ and what to do."""
     found = list(_differences(there, asked))
     if found:
-        raise RequestError(f"{what}: {'; '.join(found)}. Delete it, or choose another output")
+        raise RequestError(f"{what}: {'; '.join(found)}. {advice}")
 
 
 def _differences(there: Mapping[str, Any], asked: Mapping[str, Any], inside: str = "") -> Iterator[str]:

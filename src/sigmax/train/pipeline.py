@@ -235,6 +235,7 @@ class Pipeline:
             n=how.votes,
             seed=how.training.seed,
             on_step=watch,
+            on_warning=None if fine_tuned(out) else self.on_warning,  # said when it was done
         )
         saved(system, out)
 

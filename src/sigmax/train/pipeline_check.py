@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from sigmax import models
+from sigmax.certify.checks import too_much_noise
 from sigmax.certify.scheme import Scheme
 from sigmax.data import Dataset, select
 from sigmax.errors import RequestError
@@ -70,7 +71,11 @@ def check_systems(config: PipelineConfig, experts: Sequence[Scheme], train: Data
 
 
 def warn_of_noise(config: PipelineConfig, largest: float, on_warning: Callable[[str], None]) -> None:
-    """Say it when the router's noise is too small for the experts'."""
+    """Say it when the router's noise is too small for the experts', or a noise drowns every image."""
+    for where, sigma in (*(("experts.sigmas", s) for s in config.experts.sigmas), ("router", config.router.sigma)):
+        warning = too_much_noise(sigma)
+        if warning:
+            on_warning(f"{where}: {warning}")
     if config.router.sigma < largest:
         on_warning(
             f"router.sigma {config.router.sigma:g} is below the largest noise of the experts, {largest:g}: routes "

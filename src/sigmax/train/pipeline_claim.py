@@ -30,7 +30,20 @@ def refuse_other(config: PipelineConfig) -> None:
         claim["steps"] = claim["steps"][:common]
     if "finetune" not in there["steps"]:
         del there["finetune"], asked["finetune"]
-    refuse_other_plan(there, asked, f"{config.out} holds another pipeline")
+    what = f"{config.out} holds another pipeline"
+    if {**there, "certify": None} == {**asked, "certify": None}:
+        refuse_other_plan(there, asked, what, _certify_again(config))
+    refuse_other_plan(there, asked, what)
+
+
+def _certify_again(config: PipelineConfig) -> str:
+    """What to do short of deleting: the systems are the same, and certifying them is a verb of its own."""
+    how = config.certify
+    return (
+        f"Only certifying differs: certify a system of {config.out / 'systems'} again with sigmax certify SYSTEM "
+        f"--data {config.data.source} --n0 {how.n0} --n {how.n} --alpha {how.alpha:g} --seed {how.seed} --out RUN, "
+        "or choose another out"
+    )
 
 
 def claim(config: PipelineConfig) -> None:

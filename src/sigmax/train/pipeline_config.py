@@ -248,7 +248,8 @@ def _finetune(told: Table, device: str) -> FinetuneConfig:
 def _entries(cls: type, told: Table, where: str, **more: Any) -> dict[str, Any]:
     """What the table says, as keywords of `cls`; `training` is still a table, and `more` are keys of other use."""
     hints = {name: Table if hint is Settings else hint for name, hint in get_type_hints(cls).items()}
-    return entries(told, {name: hint for name, hint in hints.items() if name != "loss"} | more, where)
+    known = {name: hint for name, hint in hints.items() if name != "loss"} | more
+    return entries(told, known, where, {"training": get_type_hints(Settings)} if "training" in hints else None)
 
 
 def _settings(given: Table, where: str, base: Settings, device: str) -> Settings:
