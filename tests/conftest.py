@@ -7,9 +7,14 @@ os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
 # Tests run side by side: threads of several processes waiting for each other would take all the time.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import signal
 from pathlib import Path
 
 import pytest
+
+# Started in the background of a script a process ignores Ctrl-C, and so do its children; but tests send it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
