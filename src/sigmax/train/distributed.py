@@ -160,6 +160,7 @@ def team(device: str) -> Iterator[Team]:
 
 def _part() -> None:
     if distributed.is_initialized():
+        distributed.barrier()  # one that left while another still listened has ended in an abort
         distributed.destroy_process_group()
 
 
