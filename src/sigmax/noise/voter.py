@@ -50,6 +50,8 @@ class Voter:
         self.takes_sigma = bool(getattr(model, "takes_sigma", False))
         if isinstance(model, nn.Module):
             model.to(self.device)
+            if self.device.type == "cuda":
+                model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # an option torch has
         self._forward: Model = torch.compile(model) if compile else model
         self.compiled = compile
         self.votes = votes
@@ -99,8 +101,34 @@ class Voter:
         return output.detach().clone()
 
     def vote(self, batch: Tensor, sigma: float) -> tuple[Tensor, Tensor]:
-        """Class ids of a batch, and a flag (still on the device) that is true if any of them is no class."""
-        return class_ids(self._call(self._forward, batch.to(self.device), sigma), len(batch), self.classes)
+        """Class ids of a batch, and a flag (still on the device) that is true if any of them is no class.
+
+        A batch that does not fit the device's memory is halved until it does, and so are those to come.
+        """
+        while True:
+            try:
+                parts = [self._votes(batch[i : i + self.batch], sigma) for i in range(0, len(batch), self.batch)]
+            except torch.OutOfMemoryError:
+                if self.batch == 1:
+                    raise
+                self.batch //= 2
+                torch.cuda.empty_cache()
+            else:
+                votes, invalid = zip(*parts, strict=True)
+                return torch.cat(votes), torch.stack(invalid).any()
+
+    def _votes(self, batch: Tensor, sigma: float) -> tuple[Tensor, Tensor]:
+        return class_ids(self._output(batch, sigma), len(batch), self.classes)
+
+    def _output(self, batch: Tensor, sigma: float) -> Tensor:
+        batch = batch.to(self.device)
+        if self.device.type == "cuda" and batch.ndim == 4:
+            batch = batch.contiguous(memory_format=torch.channels_last)
+        if not self.compiled or len(batch) >= self.batch:
+            return self._call(self._forward, batch, sigma)
+        # A compiled network is made for one size of batch; what is filled up is cut off again.
+        padded = torch.cat([batch, batch[:1].expand(self.batch - len(batch), *batch.shape[1:])])
+        return self._call(self._forward, padded, sigma)[: len(batch)]
 
     def scores(self, batch: Tensor) -> Tensor:
         """The logits of a batch without noise, on the CPU, in whole 32 bits; seen to be numbers."""

@@ -18,10 +18,12 @@ from torch import Tensor
 
 from sigmax.certify.procedure import Answer, Ask, Counts, Look, Procedure, Question, Result, Seen, recorded_answer
 from sigmax.errors import RunError
+from sigmax.noise.device_filler import DeviceFiller
 from sigmax.noise.draws import BLOCK, Address, Source, empty
 from sigmax.noise.voter import Voter, refuse_invalid
 from sigmax.records.certificate import Stage
 
+BATCHES_AHEAD = 64  # that a GPU is given before its counts are asked for
 WORTH_A_THREAD = 32_768  # numbers a block: fewer are drawn faster than another thread is told to
 Known = Mapping[int, Sequence[Stage]]  # position of an input -> the stages already recorded for it
 
@@ -93,30 +95,40 @@ def look(voter: Voter, x: Tensor) -> Seen:
 
 
 def tally(voter: Voter, items: Sequence[Item], inputs: Noisy) -> Iterator[tuple[int, Counts]]:
-    """Cast the votes of `items` batch by batch; each item's counts come as soon as they are whole."""
+    """Cast the votes of `items` batch by batch; on a CPU each item's counts come as soon as they are whole."""
     voter.ready()
     ends = list(accumulate(item.ask.n for item in items))
     counts = torch.zeros(len(items) * voter.classes, dtype=torch.int64, device=voter.device)
     invalid = torch.zeros((), dtype=torch.bool, device=voter.device)
     size = min(voter.batch, ends[-1])  # read once: the voter may serve inputs of another shape meanwhile
-    filler = Filler(inputs, size)
-    done = 0
+    filler = filler_for(voter, items, inputs, size)
+    # A GPU must not wait for the host after each batch: it is asked for counts now and then, and at the end.
+    patience = 1 if voter.device.type == "cpu" else BATCHES_AHEAD
+    done = told = waiting = 0
     for first in range(0, ends[-1], size):
         last = min(first + size, ends[-1])
         touched = overlapping(ends, done, last)
         if any(items[i].known is None for i in touched):
             batch, rows = filler.fill([(i, *span(items, ends, i, first, last)) for i in touched], items)
             votes, bad = voter.vote(batch, items[touched[0]].ask.sigma)
-            cells = rows.to(voter.device) * voter.classes + votes
+            cells = rows.to(votes.device) * voter.classes + votes
             counts.scatter_add_(0, cells, torch.ones_like(cells))
             invalid |= bad
-        finished = [i for i in touched if ends[i] <= last]
-        if finished:
-            done = finished[-1] + 1
+        done += sum(ends[i] <= last for i in touched)
+        waiting += 1
+        if done > told and (waiting >= patience or last == ends[-1]):
             refuse_invalid(invalid, voter.classes)
-            table = counts.view(-1, voter.classes)[finished[0] : done].tolist()  # the one copy to the host
-            for i, row in zip(finished, table, strict=True):
-                yield items[i].position, whole(items[i], row)
+            table = counts.view(-1, voter.classes)[told:done].tolist()  # the one copy to the host
+            for item, row in zip(items[told:done], table, strict=True):
+                yield item.position, whole(item, row)
+            told, waiting = done, 0
+
+
+def filler_for(voter: Voter, items: Sequence[Item], inputs: Noisy, size: int) -> "Filler | DeviceFiller":
+    """What makes the batches: a CPU draws from its blocks, a GPU makes its own noise where it votes."""
+    if voter.device.type == "cpu":
+        return Filler(inputs, size)
+    return DeviceFiller(inputs, items, size, voter.device)
 
 
 def whole(item: Item, counted: Sequence[int]) -> Counts:

@@ -15,6 +15,7 @@ from sigmax.certify.dual import Dual
 from sigmax.certify.scheme import Scheme
 from sigmax.data import Dataset, select
 from sigmax.errors import RequestError
+from sigmax.noise import philox
 from sigmax.noise.draws import GENERATOR, check_word
 from sigmax.noise.voter import Voter
 from sigmax.records.journal import Journal
@@ -59,7 +60,7 @@ def certify_run(
         n=int(n),
         alpha=float(alpha),
         seed=check_word("seed", seed),
-        noise=GENERATOR,
+        noise=generator(scheme),
         arithmetic=arithmetic(scheme),
         data={
             "name": dataset.name,
@@ -124,6 +125,12 @@ def _check_fits(scheme: Scheme, dataset: Dataset) -> None:
             "certify the data the system was trained for"
         )
     scheme.check(dataset.pixels([0]))
+
+
+def generator(scheme: Scheme) -> str:
+    """Which noise the seed stands for: a GPU makes its own, the same for every GPU up to the last bits."""
+    kinds = {voter.device.type for voter in scheme.voters.values() if voter.votes} or {"cpu"}
+    return ", ".join(GENERATOR if kind == "cpu" else f"{philox.GENERATOR} on {kind}" for kind in sorted(kinds))
 
 
 def arithmetic(scheme: Scheme) -> str:
