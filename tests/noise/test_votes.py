@@ -217,12 +217,13 @@ def test_bf16_votes_get_the_same_noise_and_nearly_the_same_counts():
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_a_gpu_gets_the_same_noise():
-    x, here, there = torch.rand(2, 4), Recorder(), Recorder()
-    asks = [(0, Ask("base", "estimation", CLASSES, 0.5, 300))]
-    cast(here, x, asks, 128)
-    dict(tally(Voter(there, classes=3, device="cuda", batch=128), [Item(0, asks[0][1])], Noisy(x, [0, 1], 5)))
-    assert torch.equal(here.rows(), there.rows().cpu())
+def test_a_gpu_makes_the_same_noise_in_every_batch():
+    x, ask = torch.rand(2, 4), Ask("base", "estimation", CLASSES, 0.5, 300)
+    seen = [Recorder(), Recorder()]
+    for recorder, size in zip(seen, (128, 37), strict=True):
+        voter = Voter(recorder, classes=3, device="cuda", batch=size)
+        dict(tally(voter, [Item(0, ask), Item(1, ask)], Noisy(x, [0, 1], 5)))
+    assert torch.equal(seen[0].rows(), seen[1].rows())
 
 
 @pytest.mark.parametrize("change", [lambda b: b.sub_(0.2), lambda b: b.mul_(2).sub_(1), lambda b: b.clamp_(0, 1)])

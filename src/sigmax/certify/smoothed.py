@@ -12,7 +12,8 @@ class Smoothed(Scheme):
 
     model: any callable, batch -> logits (batch, classes) or class ids (batch,), on any device; normalisation
     belongs inside it. bound: "one-sided" as in the papers, or "runner-up" (see `SmoothedRule`).
-    device, dtype, batch, compile: how the votes are computed; they never change the noise an input gets.
+    device, dtype, batch, compile: how the votes are computed; of these only the kind of device,
+    CPU or GPU, decides which noise an input gets.
     """
 
     def __init__(

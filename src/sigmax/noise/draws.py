@@ -5,7 +5,7 @@
 A hash turns the address into the whole state of a generator (SFC64), and numpy draws the block from that by the
 ziggurat method. Two addresses never share a state, short of a collision of SHAKE-128. Why not torch: its seeds on a
 CPU have 32 bits, so blocks would meet; its 32-bit normals end at 5.77 sigma, which a large image reaches; and their
-last digits depend on the CPU. The noise is made on the CPU whichever device votes, so it is the same on all.
+last digits depend on the CPU. A GPU makes its own noise, from the same kind of address: see `philox`.
 """
 
 import hashlib
