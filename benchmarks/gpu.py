@@ -3,7 +3,7 @@
     python benchmarks/gpu.py                # ResNet-110 and a ResNet-18 shape on 32x32, n0 = 100, n = 10,000
 
 The rival is written anew after the description every public script follows: one image at a time, batches of 1,000,
-32 bits as torch has them by default, a blocking copy to the host, votes counted in Python. Bounds cost it nothing here.
+32 bits as torch has them by default, a blocking copy to the host, votes counted in Python. Bounds cost it nothing.
 """
 
 import argparse
