@@ -128,6 +128,37 @@ def test_certificates_by_device_noise_are_as_good(device, monkeypatch):
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_the_kernel_makes_numbers_of_the_definition_everywhere():
+    """Fifty million of them, all finite, each within rounding of what the definition gives."""
+    asked = [Item(i, Ask("base", "estimation", 2, 1.0, 256)) for i in range(64)]
+    filler = DeviceFiller(Noisy(torch.zeros(64, 3072), list(range(64)), 0), asked, 256, torch.device("cuda"))
+    for i in range(64):
+        batch, _ = filler.fill([(i, 0, 256)], asked)
+        stream = words(64)[[i]].cuda().expand(256, 4)
+        expected = philox.normals(stream, torch.arange(256, device="cuda"), 3072)
+        assert bool(batch.isfinite().all())
+        assert (batch - expected).abs().max().item() < 2e-5
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_model_that_works_in_place_is_voted_on_again_unharmed():
+    first = []
+
+    def greedy(batch):
+        answer = (batch.flatten(1).mean(1) > 0).long()
+        batch.fill_(-9.0)
+        if len(batch) > 512 and len(first) < 3:
+            first.append(len(batch))
+            raise torch.OutOfMemoryError("no room")
+        return answer
+
+    x = torch.full((1, 1, 8, 8), 0.5)
+    (found,) = sx.Smoothed(greedy, sigma=0.5, classes=2, device="cuda", batch=2048).certify(x, n=4096)
+    assert first
+    assert found.stages[-1].counts == (0, 4096)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_a_batch_too_large_for_the_memory_is_halved():
     def hungry(batch):
         return batch.flatten(1)[:, :2] + torch.zeros(len(batch), 2**26, device=batch.device).sum()

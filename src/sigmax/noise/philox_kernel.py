@@ -30,7 +30,8 @@ def _rounds(a, b, c, d, k0, k1):  # noqa: PLR0917
 @triton.jit
 def _length(high, low):
     uniform = (high.to(tl.float32) + (low.to(tl.float32) + 0.5) * 2.3283064365386963e-10) * 2.3283064365386963e-10
-    return tl.sqrt(-2.0 * tl.log(uniform))
+    # The library's logarithm, which is exact to the last bits, and never a root of less than 0 should it not be.
+    return tl.sqrt(tl.maximum(-2.0 * libdevice.log(uniform), 0.0))
 
 
 @triton.jit

@@ -122,8 +122,10 @@ class Voter:
 
     def _output(self, batch: Tensor, sigma: float) -> Tensor:
         batch = batch.to(self.device)
-        if self.device.type == "cuda" and batch.ndim == 4:
-            batch = batch.contiguous(memory_format=torch.channels_last)
+        if self.device.type == "cuda":
+            # A copy: a model may work in place, and a batch that ran out of memory is voted on again.
+            layout = torch.channels_last if batch.ndim == 4 else torch.contiguous_format
+            batch = batch.clone(memory_format=layout)
         if not self.compiled or len(batch) >= self.batch:
             return self._call(self._forward, batch, sigma)
         # A compiled network is made for one size of batch; what is filled up is cut off again.
