@@ -163,8 +163,8 @@ class Generous(DualRule):
 class Curious(DualRule):
     """Picks the route by the draws that bound its share."""
 
-    def certifying(self, *, n0, n, alpha):
-        procedure = super().certifying(n0=n0, n=n, alpha=alpha)
+    def certifying(self, *, n0, n, alpha, sampling):
+        procedure = super().certifying(n0=n0, n=n, alpha=alpha, sampling=sampling)
         answer = yield replace(next(procedure), stage="router/estimation")
         try:
             while True:

@@ -7,8 +7,8 @@
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from math import inf
 
-from sigmax import bounds, radius
-from sigmax.bounds import Budget, Spent
+from sigmax import radius
+from sigmax.bounds import Budget, Spent, table
 from sigmax.certify.dual_parts import ROUTER, Grants, ask_router, certify_expert, expert_name
 from sigmax.certify.procedure import Answer, Counts, Procedure, Question, Rule, prefixed, votes, within
 from sigmax.certify.smoothed_rule import SmoothedRule
@@ -29,10 +29,10 @@ def minimum(
     for_router, for_expert = grants
     route = yield from within(ROUTER, router.certifying(n0=n0, n=n, alpha=for_router))
     if route.predicted is None:
-        return _whole(alpha, [route], Outcome.ROUTER_UNDECIDED)
+        return whole(alpha, [route], Outcome.ROUTER_UNDECIDED)
     top = route.predicted
     expert = yield from certify_expert(experts, top, n0=n0, n=n, alpha=for_expert[top])
-    return _whole(alpha, [route, expert], expert.outcome, expert.predicted, min(route.radius, expert.radius))
+    return whole(alpha, [route, expert], expert.outcome, expert.predicted, min(route.radius, expert.radius))
 
 
 def consensus(
@@ -50,14 +50,14 @@ def consensus(
     reach, estimation = distances(router, top, counts, for_router)
     route = _route(picks, estimation, for_router)
     asked = yield from _in_reach(experts, top, reach, n0=n0, n=n, alphas=for_expert)
-    proved = _routed(reach, asked, range(len(reach)))
+    proved = routed(reach, asked, range(len(reach)))
     unused = [
         Spent(expert_name(j), for_expert[j]) for j, expert in enumerate(experts) if expert.pays and j not in asked
     ]
     outcome, predicted = asked[top].outcome, asked[top].predicted
     if predicted is not None and not proved:
         outcome, predicted = Outcome.EXPERTS_DISAGREE, None
-    return _whole(alpha, [route, *asked.values()], outcome, predicted, proved, unused=unused)
+    return whole(alpha, [route, *asked.values()], outcome, predicted, proved, unused=unused)
 
 
 def distances(router: SmoothedRule, top: int, counts: Counts, alpha: float) -> tuple[tuple[float, ...], Stage]:
@@ -66,15 +66,26 @@ def distances(router: SmoothedRule, top: int, counts: Counts, alpha: float) -> t
     With probability at least 1 - alpha no route j wins at a distance below D_j. Two routes need one bound, since
     q_j = 1 - q_a; more need one each, and alpha is shared among them.
     """
-    n, several = sum(counts), len(counts) > 2
-    each = Budget(alpha).share(len(counts)) if several else alpha
-    lower = bounds.lower(counts[top], n, each)
-    rivals = {j: bounds.upper(k, n, each) if several else None for j, k in enumerate(counts) if j != top}
-    distance = {j: radius.gaussian(router.noise, lower, upper) for j, upper in rivals.items()}
-    nearest = min(distance, key=lambda j: (distance[j], -(rivals[j] or 0.0)))
+    n = sum(counts)
+    lower, rivals = route_bounds(top, counts, n, alpha)
+    reach = reaches(router, top, lower, rivals)
+    nearest = min(rivals, key=lambda j: (reach[j], -(rivals[j] or 0.0)))
     name = prefixed(ROUTER, "estimation")
-    stage = Stage(name, router.sigma, counts, n, alpha, lower, rivals[nearest], distance[nearest])
-    return tuple(distance.get(j, 0.0) for j in range(len(counts))), stage
+    return reach, Stage(name, router.sigma, counts, n, alpha, lower, rivals[nearest], reach[nearest])
+
+
+def route_bounds(top: int, counts: Counts, n: int, alpha: float) -> tuple[float, dict[int, float | None]]:
+    """L of the top route, and U of each other where there is more than one; alpha is shared among them all."""
+    several = len(counts) > 2
+    each = Budget(alpha).share(len(counts)) if several else alpha
+    rivals = {j: table.upper(k, n, each) if several else None for j, k in enumerate(counts) if j != top}
+    return table.lower(counts[top], n, each), rivals
+
+
+def reaches(router: SmoothedRule, top: int, lower: float, rivals: Mapping[int, float | None]) -> tuple[float, ...]:
+    """D_j of every route from its bounds, in the order of the routes; 0 of `top`."""
+    distance = {j: radius.gaussian(router.noise, lower, upper) for j, upper in rivals.items()}
+    return tuple(distance.get(j, 0.0) for j in range(len(rivals) + 1))
 
 
 def _in_reach(
@@ -87,11 +98,11 @@ def _in_reach(
         if reach[j] >= limit:  # it cannot be in charge where the others still hold
             break
         found[j] = yield from certify_expert(experts, j, n0=n0, n=n, alpha=alphas[j])
-        limit = _routed(reach, found, found)
+        limit = routed(reach, found, found)
     return found
 
 
-def _routed(reach: Sequence[float], found: Mapping[int, Certificate], routes: Iterable[int]) -> float:
+def routed(reach: Sequence[float], found: Mapping[int, Certificate], routes: Iterable[int]) -> float:
     """The radius if only `routes` existed; an expert that was not asked counts as one that disagrees."""
     considered = [(reach[j], found.get(j)) for j in routes]
     return radius.routed(
@@ -108,7 +119,7 @@ def _route(picks: Counts, estimation: Stage, alpha: float) -> Certificate:
     return Certificate(None, estimation.radius or 0.0, Outcome.CERTIFIED, alpha, stages, ledger)
 
 
-def _whole(
+def whole(
     alpha: float,
     parts: Sequence[Certificate],
     outcome: Outcome,

@@ -1,6 +1,7 @@
 """What the parts of a routed system are called, and how its procedures reach them."""
 
 from sigmax.certify.procedure import Ask, Procedure, Rule, prefixed, within
+from sigmax.certify.sampling import FIXED, Sampling
 from sigmax.certify.smoothed_rule import SmoothedRule
 from sigmax.records.certificate import Certificate, Prediction
 
@@ -19,10 +20,10 @@ def ask_router(router: SmoothedRule, stage: str, draws: int) -> Ask:
 
 
 def certify_expert(
-    experts: tuple[Rule, ...], route: int, *, n0: int, n: int, alpha: float
+    experts: tuple[Rule, ...], route: int, *, n0: int, n: int, alpha: float, sampling: Sampling = FIXED
 ) -> Procedure[Certificate]:
     """The certificate of one expert, as a part of the whole."""
-    return within(expert_name(route), experts[route].certifying(n0=n0, n=n, alpha=alpha))
+    return within(expert_name(route), experts[route].certifying(n0=n0, n=n, alpha=alpha, sampling=sampling))
 
 
 def predict_expert(experts: tuple[Rule, ...], route: int, *, n: int, alpha: float) -> Procedure[Prediction]:

@@ -1,15 +1,17 @@
 """The rule of dual smoothing: a router, its experts, and how alpha is shared between them. No torch."""
 
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from sigmax.bounds import Budget
-from sigmax.certify import dual_certifying, dual_predicting
+from sigmax.certify import dual_adaptive, dual_certifying, dual_predicting
 from sigmax.certify.checks import check_draws
 from sigmax.certify.dual_parts import ROUTER, Grants, expert_name
 from sigmax.certify.procedure import Procedure, Rule
+from sigmax.certify.sampling import FIXED, Sampling
 from sigmax.certify.smoothed_rule import SmoothedRule
 from sigmax.errors import RequestError
 from sigmax.records.certificate import Certificate, Prediction
@@ -65,10 +67,14 @@ class DualRule:
         """The largest sigma of any expert."""
         return max(expert.largest_noise for expert in self.experts)
 
-    def certifying(self, *, n0: int, n: int, alpha: float) -> Procedure[Certificate]:
+    def certifying(self, *, n0: int, n: int, alpha: float, sampling: Sampling = FIXED) -> Procedure[Certificate]:
         """The certificate of the routed classifier by the rule chosen."""
-        procedure = dual_certifying.consensus if self.rule == "consensus" else dual_certifying.minimum
-        return procedure(self.router, self.experts, self.grants(alpha), n0=n0, n=n, alpha=alpha)
+        parts = self.router, self.experts, self.grants(alpha)
+        if sampling.kind == "fixed":
+            fixed = dual_certifying.consensus if self.rule == "consensus" else dual_certifying.minimum
+            return fixed(*parts, n0=n0, n=n, alpha=alpha)
+        adaptive = dual_adaptive.consensus if self.rule == "consensus" else dual_adaptive.minimum
+        return adaptive(*parts, n0=n0, n=n, alpha=alpha, sampling=sampling)
 
     def predicting(self, *, n: int, alpha: float) -> Procedure[Prediction]:
         """The class of the routed classifier by the rule chosen."""
@@ -86,9 +92,11 @@ class DualRule:
         share = budget.share(1 if self.rule == "min" else paying)
         return router, tuple(share if expert.pays else alpha for expert in self.experts)
 
-    def check_certify(self, *, n0: int, n: int, alpha: float) -> None:
+    def check_certify(self, *, n0: int, n: int, alpha: float, sampling: Sampling = FIXED) -> None:
         """Raise unless the router (by the rule "min") and every expert could certify with its share of alpha."""
         check_draws(alpha, n0=n0, n=n)
+        # Beside one expert the others are asked about a radius already known, and so may claim it early.
+        sampling = sampling.capped(sys.float_info.max)
         for_router, for_expert = self.grants(alpha)
         parts: dict[str, tuple[Rule, float]] = {
             expert_name(j): (expert, for_expert[j]) for j, expert in enumerate(self.experts)
@@ -97,7 +105,18 @@ class DualRule:
             parts[ROUTER] = self.router, for_router
         for name, (part, share) in parts.items():
             with _told(name, share, alpha):
-                part.check_certify(n0=n0, n=n, alpha=share)
+                part.check_certify(n0=n0, n=n, alpha=share, sampling=sampling)
+
+    def largest_radius(self, *, n: int, alpha: float, sampling: Sampling = FIXED) -> float:
+        """What its furthest expert could prove; by the rule "min" the router limits it too."""
+        for_router, for_expert = self.grants(alpha)
+        furthest = max(
+            expert.largest_radius(n=n, alpha=for_expert[j], sampling=sampling)
+            for j, expert in enumerate(self.experts)
+        )
+        if self.rule == "consensus":
+            return furthest
+        return min(furthest, self.router.largest_radius(n=n, alpha=for_router, sampling=sampling))
 
     def check_predict(self, *, n: int, alpha: float) -> None:
         """Raise unless the router (by the rule "min") and every expert could predict with its half of alpha."""

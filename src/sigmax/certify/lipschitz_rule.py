@@ -2,11 +2,13 @@
 
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from sigmax import radius
 from sigmax.certify.checks import check_draws, is_number, is_whole
 from sigmax.certify.procedure import Answer, Look, Procedure, Question, scores
+from sigmax.certify.sampling import FIXED, Sampling
 from sigmax.errors import RequestError
 from sigmax.records.certificate import Certificate, Outcome, Prediction, Stage
 
@@ -47,7 +49,7 @@ class LipschitzRule:
         """There is none."""
         return 0.0
 
-    def certifying(self, *, n0: int, n: int, alpha: float) -> Procedure[Certificate]:
+    def certifying(self, *, n0: int, n: int, alpha: float, sampling: Sampling = FIXED) -> Procedure[Certificate]:
         """One look; the draws allowed are not used."""
         stage, top = yield from self._measure()
         assert stage.radius is not None
@@ -80,9 +82,13 @@ class LipschitzRule:
         proved = radius.lipschitz(margin, self.constant)
         return Stage("measure", 0.0, votes, 1, 0.0, seen.score, seen.rival, proved), seen.top
 
-    def check_certify(self, *, n0: int, n: int, alpha: float) -> None:
+    def check_certify(self, *, n0: int, n: int, alpha: float, sampling: Sampling = FIXED) -> None:
         """Any number of draws will do."""
         check_draws(alpha, n0=n0, n=n)
+
+    def largest_radius(self, *, n: int, alpha: float, sampling: Sampling = FIXED) -> float:
+        """Scores may differ by any amount."""
+        return inf
 
     def check_predict(self, *, n: int, alpha: float) -> None:
         """Any number of draws will do."""

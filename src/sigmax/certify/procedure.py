@@ -5,13 +5,17 @@ input (the engine answers), resume a run (the journal answers) and verify a reco
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from sigmax.bounds import Spent
 from sigmax.errors import RequestError
 from sigmax.records.certificate import Certificate, Prediction, Stage
 
+if TYPE_CHECKING:
+    from sigmax.certify.sampling import Sampling
+
 Result = TypeVar("Result", Certificate, Prediction)
+Value = TypeVar("Value")
 Counts = tuple[int, ...]
 
 
@@ -70,14 +74,17 @@ class Rule(Protocol):
     def largest_noise(self) -> float:
         """The largest sigma of any classifier in it (a router is none); 0 without noise."""
 
-    def certifying(self, *, n0: int, n: int, alpha: float) -> Procedure[Certificate]:
+    def certifying(self, *, n0: int, n: int, alpha: float, sampling: "Sampling" = ...) -> Procedure[Certificate]:
         """The procedure that certifies one input."""
 
     def predicting(self, *, n: int, alpha: float) -> Procedure[Prediction]:
         """The procedure that predicts one input."""
 
-    def check_certify(self, *, n0: int, n: int, alpha: float) -> None:
+    def check_certify(self, *, n0: int, n: int, alpha: float, sampling: "Sampling" = ...) -> None:
         """Raise unless these draws could ever certify at this alpha."""
+
+    def largest_radius(self, *, n: int, alpha: float, sampling: "Sampling" = ...) -> float:
+        """A radius that no certificate from these draws can exceed; what targets are held against."""
 
     def check_predict(self, *, n: int, alpha: float) -> None:
         """Raise unless these draws could ever predict at this alpha."""
@@ -101,20 +108,25 @@ def scores(look: Look) -> Generator[Question, Answer, Seen]:
 
 
 def within(name: str, procedure: Procedure[Result]) -> Procedure[Result]:
-    """The procedure as a part of a larger one: its networks, stages and payments are called `name/...`.
+    """The procedure as a part of a larger one: its networks, stages and payments are called `name/...`."""
+    return renamed(name, (yield from asking_as(name, procedure)))
+
+
+def asking_as(name: str, part: Generator[Question, Answer, Value]) -> Generator[Question, Answer, Value]:
+    """Anything that asks, with its networks and stages called `name/...`.
 
     The stage is part of the noise's address, so parts never share their noise.
     """
     try:
-        question = next(procedure)
+        question = next(part)
         while True:
             under = replace(
                 question, network=prefixed(name, question.network), stage=prefixed(name, question.stage)
             )
-            question = procedure.send((yield under))
+            question = part.send((yield under))
     except StopIteration as end:
-        result: Result = end.value
-        return renamed(name, result)
+        value: Value = end.value
+        return value
 
 
 def renamed(name: str, result: Result) -> Result:
@@ -150,17 +162,31 @@ def recorded_answer(question: Question, recorded: Mapping[str, Stage]) -> Answer
         raise RequestError(
             f"stage {question.stage!r} should count {question.classes} classes; it counts {len(stage.counts)}"
         )
-    n, sigma = (question.n, question.sigma) if isinstance(question, Ask) else (1, 0.0)
-    if (stage.n, stage.sigma) != (n, sigma):
+    if isinstance(question, Ask):
+        return _recorded_votes(question, stage)
+    if (stage.n, stage.sigma) != (1, 0.0):
         raise RequestError(
-            f"stage {question.stage!r} should hold n={n} draws at sigma={sigma}; "
+            f"stage {question.stage!r} should hold n=1 draws at sigma=0.0; "
             f"the record has n={stage.n} at sigma={stage.sigma}"
         )
-    if isinstance(question, Ask):
-        return stage.counts
     if stage.lower is None or stage.upper is None or stage.lower < stage.upper:
         raise RequestError(
             f"stage {question.stage!r} should hold the leading score and a rival's that is not above it; "
             f"the record has {stage.lower} and {stage.upper}"
         )
     return Seen(stage.counts.index(1), stage.lower, stage.upper)
+
+
+def _recorded_votes(ask: Ask, stage: Stage) -> Counts:
+    """The counts of the look that the ask is for."""
+    start = 0
+    for look in stage.looks or (stage.counts,):
+        if start == ask.start and (sum(look), stage.sigma) == (ask.n, ask.sigma):
+            return look
+        start += sum(look)
+    begun = f" from draw {ask.start} on" if ask.start else ""
+    kept = " + ".join(str(sum(look)) for look in stage.looks or (stage.counts,))
+    raise RequestError(
+        f"stage {ask.stage!r} should hold n={ask.n} draws at sigma={ask.sigma}{begun}; "
+        f"the record has n={kept} at sigma={stage.sigma}"
+    )

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from sigmax.certify.procedure import Rule
+from sigmax.certify.sampling import FIXED, Kind, Sampling, asked
 from sigmax.errors import RequestError
 from sigmax.noise import votes
 from sigmax.noise.draws import check_word
@@ -51,6 +52,9 @@ class Scheme:
         alpha: float = 1e-3,
         seed: int = 0,
         ids: Sequence[int] | None = None,
+        sampling: Kind | Sampling = "fixed",
+        targets: Sequence[float] | float | None = None,
+        tolerance: float | None = None,
     ) -> list[Certificate]:
         """One certificate an input: each is wrong with probability at most `alpha`, whatever the input.
 
@@ -58,16 +62,19 @@ class Scheme:
         `n0` draws pick the class, `n` others prove the radius.
         `seed` and `ids` (default 0, 1, ...) are the address of the noise: an input called by the same id gets
         the same noise in any batch, order or subset.
+        `sampling="adaptive"` stops as soon as more draws cannot change what is asked, and never takes more than n:
+        the radius itself; or only which of the radii `targets` hold; or the radius up to `tolerance` times sigma.
         """
-        self.rule.check_certify(n0=n0, n=n, alpha=alpha)
+        question = asked(sampling, targets, tolerance)
+        self.check_question(n0=n0, n=n, alpha=alpha, sampling=question)
         seed = check_word("seed", seed)
         ids = check_ids(ids, len(x))
         x = self.check(x)
         found: dict[int, Certificate] = {}
-        size = self.group(n0)
+        size = self.group(n0, question)
         for first in range(0, len(x), size):
             part = slice(first, first + size)
-            procedures = [self.rule.certifying(n0=n0, n=n, alpha=alpha) for _ in ids[part]]
+            procedures = [self.rule.certifying(n0=n0, n=n, alpha=alpha, sampling=question) for _ in ids[part]]
             for position, certificate in votes.run(procedures, votes.Noisy(x[part], ids[part], seed), self.voters):
                 found[first + position] = certificate
         return [found[i] for i in range(len(x))]
@@ -104,6 +111,7 @@ class Scheme:
         alpha: float,
         seed: int,
         ids: Sequence[int],
+        sampling: Sampling = FIXED,
         known: votes.Known | None = None,
     ) -> Iterator[tuple[int, Certificate]]:
         """Certificates of one group as they are reached, with their positions in `x`.
@@ -111,17 +119,29 @@ class Scheme:
         `known` holds the recorded stages of positions already certified: they are not voted on again, and the
         others get the votes they would have got in an uninterrupted run.
         """
-        self.rule.check_certify(n0=n0, n=n, alpha=alpha)
+        self.check_question(n0=n0, n=n, alpha=alpha, sampling=sampling)
         noisy = votes.Noisy(self.check(x), check_ids(ids, len(x)), check_word("seed", seed))
-        procedures = [self.rule.certifying(n0=n0, n=n, alpha=alpha) for _ in range(len(x))]
+        procedures = [self.rule.certifying(n0=n0, n=n, alpha=alpha, sampling=sampling) for _ in range(len(x))]
         yield from votes.run(procedures, noisy, self.voters, known)
 
     @final
-    def group(self, n0: int) -> int:
-        """How many inputs to certify together so that selection batches are full."""
+    def check_question(self, *, n0: int, n: int, alpha: float, sampling: Sampling = FIXED) -> None:
+        """Raise unless these draws could ever certify, and reach at least one of the targets."""
+        self.rule.check_certify(n0=n0, n=n, alpha=alpha, sampling=sampling)
+        furthest = self.rule.largest_radius(n=n, alpha=alpha, sampling=sampling)
+        if sampling.targets and sampling.targets[0] > furthest:
+            raise RequestError(
+                f"none of the targets can be reached: n={n} draws at alpha={alpha:g} prove at most {furthest:.4g}, "
+                f"even if all agree, and the smallest target is {sampling.targets[0]:g}; draw more, or ask for less"
+            )
+
+    @final
+    def group(self, n0: int, sampling: Sampling = FIXED) -> int:
+        """How many inputs to certify together so that batches are full at the smallest number of draws asked."""
         voting = [voter for voter in self.voters.values() if voter.votes] or list(self.voters.values())
         largest = max(voter.batch for voter in voting)
-        return max(1, -(-ROUND_BATCHES * largest // max(n0, 1)))
+        fewest = max(1, n0 if sampling.kind == "fixed" else min(n0, sampling.first))
+        return max(1, -(-ROUND_BATCHES * largest // fewest))
 
     @final
     def check(self, x: Inputs) -> Tensor:

@@ -3,15 +3,17 @@
 # k of n votes for class A; L, U bounds on the shares of A and of its rival; sigma noise
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
 
 from sigmax import bounds, radius
+from sigmax.bounds import table
 from sigmax.certify.checks import check_draws, is_number, is_whole
-from sigmax.certify.procedure import Ask, Counts, Procedure, votes
+from sigmax.certify.procedure import Answer, Ask, Counts, Procedure, Question, votes
+from sigmax.certify.sampling import FIXED, Poll, Sampling, hopeful
 from sigmax.errors import RequestError
 from sigmax.records.certificate import Certificate, Outcome, Prediction, Stage, leading
 
@@ -46,15 +48,15 @@ class SmoothedRule:
         object.__setattr__(self, "sigma", float(self.sigma))  # numpy's numbers would not survive a file
         object.__setattr__(self, "classes", int(self.classes))
 
-    def certifying(self, *, n0: int, n: int, alpha: float) -> Procedure[Certificate]:
-        """n0 draws pick the class; n *other* draws bound its share; abstain unless a radius is proved."""
+    def certifying(self, *, n0: int, n: int, alpha: float, sampling: Sampling = FIXED) -> Procedure[Certificate]:
+        """n0 draws pick the class; up to n *other* draws bound its share; abstain unless a radius is proved."""
         budget = bounds.Budget(alpha)
         picks = yield from votes(Ask("base", "selection", self.classes, self.sigma, n0))
         top, _ = leading(picks)
-        counts = yield from votes(Ask("base", "estimation", self.classes, self.sigma, n))
         selection = Stage("selection", self.sigma, picks, sum(picks))
-        estimation = self.estimate(top, counts, budget.spend(alpha, on="estimation"))
-        outcome = self._outcome(top, counts, estimation)
+        granted = budget.spend(alpha, on="estimation")
+        estimation = yield from self.estimating(top, n=n, alpha=granted, sampling=sampling)
+        outcome = self._outcome(top, estimation)
         certified = outcome is Outcome.CERTIFIED
         return Certificate(
             predicted=top if certified else None,
@@ -65,16 +67,46 @@ class SmoothedRule:
             ledger=budget.ledger,
         )
 
+    def estimating(
+        self, top: int, *, n: int, alpha: float, sampling: Sampling = FIXED
+    ) -> Generator[Question, Answer, Stage]:
+        """Votes on `top`, which was fixed before them, look by look until what is asked is known.
+
+        The stage holds the bounds of the look that proved most: those of all looks hold together (see `sampling`).
+        """
+        poll = Poll(Ask("base", "estimation", self.classes, self.sigma, n), sampling.schedule(n, alpha))
+        best, proved = Stage("estimation", self.sigma, poll.counts, 0), 0.0
+        while not poll.exhausted:
+            yield from poll.more()
+            now = self.estimate(top, poll.counts, poll.level)
+            if (now.radius or 0.0) >= proved:
+                best, proved = now, now.radius or 0.0
+            if sampling.enough(proved, self._possible(top, poll, sampling.doubt), self.sigma):
+                break
+        return replace(best, counts=poll.counts, n=sum(poll.counts), looks=poll.recorded)
+
     def estimate(self, top: int, counts: Counts, alpha: float) -> Stage:
-        """The bounds and the radius that votes drawn after `top` was fixed prove for it."""
+        """The bounds and the radius that votes drawn after `top` was fixed prove for it; none at alpha = 0."""
         n = sum(counts)
+        if not alpha:
+            return Stage("estimation", self.sigma, counts, n, radius=0.0)
+        lower, upper = self._bounds(counts[top], self._rival_votes(top, counts), n, alpha)
+        return Stage(
+            "estimation", self.sigma, counts, n, alpha, lower, upper, radius.gaussian(self.noise, lower, upper)
+        )
+
+    def _bounds(self, k: int, rival: int, n: int, alpha: float) -> tuple[float, float | None]:
         if self.bound == "one-sided":
-            lower, upper = bounds.lower(counts[top], n, alpha), None
-        else:
-            lower = bounds.lower(counts[top], n, alpha / 2)
-            upper = bounds.upper(self._rival_votes(top, counts), n, alpha / 2)
-        proved = radius.gaussian(self.noise, lower, upper)
-        return Stage("estimation", self.sigma, counts, n, alpha, lower, upper, proved)
+            return table.lower(k, n, alpha), None
+        return table.lower(k, n, alpha / 2), table.upper(rival, n, alpha / 2)
+
+    def _possible(self, top: int, poll: Poll, doubt: float) -> float:
+        """The radius that all draws together may plausibly prove, seeing those so far; 0 once there are no more."""
+        if poll.exhausted:
+            return 0.0
+        n, level = poll.schedule[-1]
+        best = hopeful(poll.counts, top, n, doubt)
+        return radius.gaussian(self.noise, *self._bounds(best[top], self._rival_votes(top, best), n, level))
 
     @property
     def pays(self) -> bool:
@@ -106,10 +138,11 @@ class SmoothedRule:
             ledger=(bounds.Spent("prediction", alpha),),
         )
 
-    def check_certify(self, *, n0: int, n: int, alpha: float) -> None:
+    def check_certify(self, *, n0: int, n: int, alpha: float, sampling: Sampling = FIXED) -> None:
         """Raise unless n unanimous draws would certify: fewer can only ever abstain."""
         check_draws(alpha, n0=n0, n=n)
-        fewest = bounds.fewest_draws(alpha if self.bound == "one-sided" else alpha / 2)
+        level = sampling.last_level(n, alpha)
+        fewest = bounds.fewest_draws(level if self.bound == "one-sided" else level / 2)
         if n < fewest:
             raise RequestError(
                 f"n={n} draws can never certify at alpha={alpha} with the {self.bound} bound, "
@@ -126,6 +159,10 @@ class SmoothedRule:
                 f"use n >= {fewest} or a larger alpha"
             )
 
+    def largest_radius(self, *, n: int, alpha: float, sampling: Sampling = FIXED) -> float:
+        """What n unanimous draws prove."""
+        return radius.gaussian(self.noise, *self._bounds(n, 0, n, sampling.last_level(n, alpha)))
+
     def describe(self) -> Mapping[str, Any]:
         """The rule as plain data."""
         return {"scheme": "smoothed", "sigma": self.sigma, "classes": self.classes, "bound": self.bound}
@@ -133,7 +170,8 @@ class SmoothedRule:
     def _rival_votes(self, top: int, counts: Counts) -> int:
         return max(count for c, count in enumerate(counts) if c != top)
 
-    def _outcome(self, top: int, counts: Counts, estimation: Stage) -> Outcome:
+    def _outcome(self, top: int, estimation: Stage) -> Outcome:
+        counts = estimation.counts
         if estimation.radius:
             return Outcome.CERTIFIED
         if self.bound == "one-sided" and 2 * max(counts) <= sum(counts):

@@ -20,8 +20,11 @@ def certify(
     out: opt.RunOut,
     split: opt.Split = "test",
     n0: Annotated[int, typer.Option("--n0", help="Draws that pick the class.")] = 100,
-    n: Annotated[int, typer.Option("--n", help="Draws that prove the radius.")] = 10_000,
+    n: Annotated[int, typer.Option("--n", help="Draws that prove the radius, at most if adaptive.")] = 10_000,
     alpha: opt.Alpha = 1e-3,
+    sampling: opt.Sampling = opt.SamplingName.FIXED,
+    targets: opt.Targets = None,
+    tolerance: opt.Tolerance = None,
     seed: opt.Seed = 0,
     start: opt.Start = 0,
     skip: opt.Skip = 1,
@@ -38,11 +41,13 @@ def certify(
     """
     from sigmax import data as sources
     from sigmax import system as systems
+    from sigmax.certify.sampling import asked
     from sigmax.system.job import certify_run
 
+    question = asked(sampling.value, opt.radii(targets), tolerance)
     # Cheap checks of the request come before anything is read.
     scheme = systems.load(system, device=device, dtype=opt.torch_dtype(dtype), batch=batch, compile=compile_)
-    scheme.rule.check_certify(n0=n0, n=n, alpha=alpha)
+    scheme.check_question(n0=n0, n=n, alpha=alpha, sampling=question)
     dataset = sources.load(data, split, size=image_size)
     _warn_of_training_data(scheme, dataset)
     with (
@@ -60,6 +65,7 @@ def certify(
             start=start,
             skip=skip,
             maximum=maximum,
+            sampling=question,
             watch=watch,
         )
     _conclude(run)

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sigmax.errors import RequestError
+
 if TYPE_CHECKING:
     import torch
 
@@ -32,6 +34,13 @@ class RuleName(StrEnum):
     MIN = "min"
 
 
+class SamplingName(StrEnum):
+    """When a certification may stop drawing."""
+
+    FIXED = "fixed"
+    ADAPTIVE = "adaptive"
+
+
 SOURCES = "digits, mnist:PATH, fashion:PATH, cifar10:PATH, npz:FILE or folder:PATH"
 
 System = Annotated[str, typer.Argument(help="The system's folder, as written by `sigmax build`.")]
@@ -54,7 +63,27 @@ Batch = Annotated[
 Device = Annotated[str | None, typer.Option(help="Where the networks run: cpu, cuda, cuda:1 ... (default: cpu).")]
 Dtype = Annotated[Precision, typer.Option(help="Precision of the networks' arithmetic.")]
 Compile = Annotated[bool, typer.Option("--compile", help="Compile the networks with torch.compile.")]
+Sampling = Annotated[
+    SamplingName, typer.Option(help="fixed: exactly N draws a stage; adaptive: no more than can change the answer.")
+]
+Targets = Annotated[
+    str | None,
+    typer.Option(help="Adaptive: ask only which of these radii hold, such as 0.25,0.5,1 (far fewer draws)."),
+]
+Tolerance = Annotated[
+    float | None, typer.Option(help="Adaptive: stop when the radius could grow by this share of sigma at most.")
+]
 RunOut = Annotated[Path, typer.Option("--out", help="Run file to write, or to go on with.")]
+
+
+def radii(listed: str | None) -> list[float] | None:
+    """Radii from text such as 0.25,0.5,1."""
+    if listed is None:
+        return None
+    try:
+        return [float(part) for part in listed.replace(",", " ").split()]
+    except ValueError as error:
+        raise RequestError(f"--targets must be radii such as 0.25,0.5,1; got {listed!r}") from error
 
 
 def torch_dtype(precision: Precision) -> "torch.dtype":

@@ -52,6 +52,8 @@ class Stage:
     A selection stage proves nothing and pays nothing. In a router's stage the classes are the routes, and `radius`
     is the distance at which the strongest rival could win. In a deterministic expert's stage, one look without
     noise (`sigma` 0), `lower` and `upper` are the leading score and the strongest rival's.
+    `looks`: the new votes of every look, where sampling was adaptive. `alpha` is then the level of the look that
+    proved most, whose bounds `lower` and `upper` are (0 where no look could claim anything).
     """
 
     name: str
@@ -62,6 +64,7 @@ class Stage:
     lower: float | None = None
     upper: float | None = None
     radius: float | None = None
+    looks: tuple[tuple[int, ...], ...] = ()
 
     def __post_init__(self) -> None:
         if sum(self.counts) != self.n or min(self.counts, default=0) < 0:
@@ -69,6 +72,8 @@ class Stage:
                 f"stage {self.name!r}: the counts must be non-negative and sum to n={self.n}; "
                 f"they sum to {sum(self.counts)}"
             )
+        if self.looks and tuple(map(sum, zip(*self.looks, strict=True))) != self.counts:
+            raise RequestError(f"stage {self.name!r}: the counts of its looks must sum to its counts")
 
 
 @dataclass(frozen=True, slots=True)

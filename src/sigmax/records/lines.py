@@ -41,7 +41,7 @@ class Record:
             "alpha": c.alpha,
             "seconds": round(float(self.seconds), 6),
             "ledger": [list(entry) for entry in c.ledger],
-            "stages": [asdict(stage) for stage in c.stages],
+            "stages": [_plain(stage) for stage in c.stages],
         }
 
     @classmethod
@@ -69,10 +69,20 @@ class Record:
         return cls(line["index"], line["label"], certificate, seconds)
 
 
+def _plain(stage: Stage) -> dict[str, Any]:
+    """A stage as plain data; looks are written only where there were several."""
+    data = asdict(stage)
+    if not stage.looks:
+        del data["looks"]
+    return data
+
+
 def _stage(data: Mapping[str, Any]) -> Stage:
-    for count in data["counts"]:
-        _require(type(count) is int, "a count", "a whole number", count)
-    stage = Stage(**{**data, "counts": tuple(data["counts"])})
+    looks = tuple(tuple(look) for look in data.get("looks", ()))
+    for counts in (data["counts"], *looks):
+        for count in counts:
+            _require(type(count) is int and count >= 0, "a count", "a whole number of at least 0", count)
+    stage = Stage(**{**data, "counts": tuple(data["counts"]), "looks": looks})
     _require(type(stage.name) is str, "a stage's name", "text", stage.name)
     _require(_is_float(stage.sigma), "a stage's sigma", "a finite number", stage.sigma)
     _require(type(stage.n) is int, "a stage's n", "a whole number", stage.n)

@@ -7,6 +7,7 @@ from typing import Any
 from sigmax.errors import RequestError
 
 FORMAT = 1
+FIXED = {"kind": "fixed"}  # what files written before there was anything else mean
 _PLAINLY = {  # where a field's own name would not tell the reader what to do
     "system": "system (the model's weights or its settings)",
     "inputs.count": "inputs.count (a run's inputs are fixed; take others with --start and another file)",
@@ -32,6 +33,7 @@ class Plan:
     data: Mapping[str, Any]  # name, split, fingerprint, class names
     inputs: Mapping[str, int]  # start, skip, count: input i of the run is start + i * skip
     system: str | None  # fingerprint of the scheme with its networks
+    sampling: Mapping[str, Any] = field(default_factory=lambda: dict(FIXED))  # when a stage may stop, and its looks
     made_with: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -58,10 +60,10 @@ class Plan:
                 f"got {line.get('kind')!r} of format {line.get('format')!r}"
             )
         names = {f.name for f in fields(cls)}
-        missing = sorted(names - line.keys())
+        missing = sorted(names - line.keys() - {"sampling"})
         if missing:
             raise RequestError(f"the plan lacks {', '.join(missing)}; the file is not a whole run file")
-        plan = cls(**{name: line[name] for name in names})
+        plan = cls(**{name: line[name] for name in names if name in line})
         plan.check()
         return plan
 
@@ -76,6 +78,7 @@ class Plan:
             "seed": type(self.seed) in whole,
             "data": isinstance(self.data, Mapping),
             "inputs": _is_selection(self.inputs),
+            "sampling": isinstance(self.sampling, Mapping),
             "made_with": isinstance(self.made_with, Mapping),
         }
         wrong = [name for name, right in kinds.items() if not right]

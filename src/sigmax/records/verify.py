@@ -11,6 +11,7 @@ from sigmax import radius
 from sigmax.certify.checks import check_draws, is_number
 from sigmax.certify.procedure import replay
 from sigmax.certify.rebuild import rebuild
+from sigmax.certify.sampling import remade
 from sigmax.errors import RequestError
 from sigmax.records.assembly import Assembly
 from sigmax.records.certificate import Certificate, Outcome
@@ -85,7 +86,9 @@ def check_plan(plan: Plan) -> None:
         check_draws(plan.alpha, n=plan.n)
         _claimable(plan)
     else:
-        rebuild(plan.rule).check_certify(n0=plan.n0 or 0, n=plan.n, alpha=plan.alpha)
+        rebuild(plan.rule).check_certify(
+            n0=plan.n0 or 0, n=plan.n, alpha=plan.alpha, sampling=remade(plan.sampling)
+        )
 
 
 def problems(plan: Plan, record: Record) -> list[str]:
@@ -123,7 +126,7 @@ def _proof(plan: Plan, record: Record) -> Iterator[str]:
     rule = rebuild(plan.rule)
     if not 0 <= record.label < rule.classes:
         yield f"label {record.label} is not a class (0..{rule.classes - 1})"
-    procedure = rule.certifying(n0=plan.n0 or 0, n=plan.n, alpha=plan.alpha)
+    procedure = rule.certifying(n0=plan.n0 or 0, n=plan.n, alpha=plan.alpha, sampling=remade(plan.sampling))
     yield from disagreements(record.certificate, replay(procedure, record.certificate.stages))
 
 
@@ -141,7 +144,7 @@ def disagreements(recorded: Certificate, proved: Certificate) -> Iterator[str]:
     if len(recorded.stages) != len(proved.stages):
         yield f"{len(recorded.stages)} stages are recorded, {len(proved.stages)} are asked for"
     for old, new in zip(recorded.stages, proved.stages, strict=False):
-        for name in ("name", "sigma", "counts", "n", "alpha", "lower", "upper", "radius"):
+        for name in ("name", "sigma", "counts", "n", "looks", "alpha", "lower", "upper", "radius"):
             yield from _differs(f"{old.name} {name}", getattr(old, name), getattr(new, name), new.sigma)
 
 

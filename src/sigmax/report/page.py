@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from sigmax.certify.sampling import in_words, remade
 from sigmax.records.rounding import down
 from sigmax.records.run import Run
 from sigmax.report.accuracy import Floats, certified_radii
@@ -76,11 +77,17 @@ def _draws(run: Run) -> str:
     plan = run.plan
     if plan.method == "lipschitz":
         return "none: one look at the scores of each input"
-    told = f"n={plan.n:,}" + (f" after n0={plan.n0:,} to select the class" if plan.n0 else "")
-    if not is_dual(run):
+    sampling = remade(plan.sampling)
+    most = "at most " if sampling.kind == "adaptive" else ""
+    told = f"{most}n={plan.n:,}" + (f" after n0={plan.n0:,} to select the class" if plan.n0 else "")
+    if sampling.kind == "adaptive":
+        told += f", {in_words(sampling)}"
+    if is_dual(run):
+        told += ", for the router and for each expert asked"
+    elif sampling.kind == "fixed":
         return told
     mean = sum(record.certificate.draws for record in run.records) / len(run.records)
-    return f"{told}, for the router and for each expert asked; {mean:,.0f} an input on average"
+    return f"{told}; {mean:,.0f} an input on average"
 
 
 def _inputs(run: Run) -> str:

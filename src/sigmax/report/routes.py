@@ -13,6 +13,7 @@ from sigmax.certify.dual_parts import ROUTER, expert_name
 from sigmax.certify.dual_rule import DualRule
 from sigmax.certify.procedure import prefixed, replay
 from sigmax.certify.rebuild import rebuild
+from sigmax.certify.sampling import remade
 from sigmax.errors import RequestError
 from sigmax.records.certificate import Certificate, Stage, leading
 from sigmax.records.lines import Record
@@ -47,7 +48,8 @@ def routing(run: Source) -> "pd.DataFrame":
     expert abstained or certified a wrong class, `radius` where the run did. `bottleneck`: the run certifies less
     than J's expert alone (radius < R_c), since the router lets others in; by the rule "consensus" R_sigma < R_c
     need not mean that. By the rule "min" an undecided router asks none: R_c is then not known (NaN), and the router
-    is the bottleneck.
+    is the bottleneck. With adaptive sampling R_sigma is what the router was made to prove, which ends where it no
+    longer matters; where J's expert certifies nothing the router is not asked, and R_sigma not known (NaN).
     """
     import pandas as pd
 
@@ -60,7 +62,8 @@ def _row(rule: DualRule, plan: Plan, record: Record) -> tuple[object, ...]:
     stages = record.certificate.stages
     by_name = {stage.name: stage for stage in stages}
     top, _ = leading(_stage(by_name, rule, record, "selection").counts)
-    reach = _stage(by_name, rule, record, "estimation").radius or 0.0
+    not_asked = remade(plan.sampling).kind == "adaptive" and prefixed(ROUTER, "estimation") not in by_name
+    reach = math.nan if not_asked else _stage(by_name, rule, record, "estimation").radius or 0.0
     in_charge = expert_certificate(rule, plan, record, top)
     own = math.nan if in_charge is None else in_charge.radius if in_charge.predicted == record.label else 0.0
     final = record.certificate.radius if record.correct else 0.0
@@ -84,7 +87,7 @@ def experts_asked(stages: tuple[Stage, ...]) -> int:
 
 
 def expert_certificate(rule: DualRule, plan: Plan, record: Record, route: int) -> Certificate | None:
-    """What the counts of one expert prove by themselves, at its own part of alpha; None where it was not asked."""
+    """What the counts of the expert in charge prove by themselves, at its part of alpha; None if not asked."""
     under = prefixed(expert_name(route), "")
     stages = [
         replace(stage, name=stage.name.removeprefix(under))
@@ -94,4 +97,7 @@ def expert_certificate(rule: DualRule, plan: Plan, record: Record, route: int) -
     if not stages:
         return None
     _, alphas = rule.grants(plan.alpha)
-    return replay(rule.experts[route].certifying(n0=plan.n0 or 0, n=plan.n, alpha=alphas[route]), stages)
+    sampling = remade(plan.sampling)
+    return replay(
+        rule.experts[route].certifying(n0=plan.n0 or 0, n=plan.n, alpha=alphas[route], sampling=sampling), stages
+    )

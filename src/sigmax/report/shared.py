@@ -8,6 +8,7 @@ import numpy as np
 from sigmax.certify.dual_parts import ROUTER
 from sigmax.certify.procedure import Answer, Look, Procedure, Question, Seen, recorded_answer
 from sigmax.certify.rebuild import rebuild
+from sigmax.certify.sampling import remade
 from sigmax.errors import RequestError
 from sigmax.records.certificate import Certificate, Stage
 from sigmax.records.run import Run
@@ -61,11 +62,12 @@ def true_radii(run: Run, *, alpha: float | None = None) -> Floats:
 
     With `alpha` they are what the same counts prove at that chance of error instead of the run's own. A router may
     then reach experts that the run had no need to ask: they count as undecided, so the radius is never too large.
+    A run with adaptive sampling stopped where its own alpha told it to, so its radii stay as they are.
     """
     certificates = [record.certificate for record in run.records]
-    if alpha is not None:
-        rule, told = rebuild(run.plan.rule), {"n0": run.plan.n0 or 0, "n": run.plan.n}
-        certificates = [_replayed(rule.certifying(**told, alpha=alpha), c.stages) for c in certificates]
+    if alpha is not None and remade(run.plan.sampling).kind == "fixed":
+        rule, n0, n = rebuild(run.plan.rule), run.plan.n0 or 0, run.plan.n
+        certificates = [_replayed(rule.certifying(n0=n0, n=n, alpha=alpha), c.stages) for c in certificates]
     right = [c.predicted == record.label for c, record in zip(certificates, run.records, strict=True)]
     return np.where(right, [c.radius for c in certificates], 0.0)
 

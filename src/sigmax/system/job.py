@@ -12,6 +12,7 @@ import torch
 
 from sigmax import __version__
 from sigmax.certify.dual import Dual
+from sigmax.certify.sampling import Kind, Sampling, asked, remade
 from sigmax.certify.scheme import Scheme
 from sigmax.data import Dataset, select
 from sigmax.errors import RequestError
@@ -39,20 +40,25 @@ def certify_run(
     start: int = 0,
     skip: int = 1,
     maximum: int | None = None,
+    sampling: Kind | Sampling = "fixed",
+    targets: Sequence[float] | float | None = None,
+    tolerance: float | None = None,
     watch: Watch | None = None,
 ) -> Run:
     """Certify every `skip`-th input from `start`, at most `maximum`, into the run file `out`.
 
     Everything that can be refused is refused first. A run that was cut, killed or interrupted is continued by
     the same call and ends with the same records as one left alone; a finished run is returned as it is.
+    `sampling`, `targets`, `tolerance`: as for `certify`.
     """
+    question = asked(sampling, targets, tolerance)
     if not isinstance(dataset, Dataset):
         raise RequestError(
             f"certify_run needs a data set, got {type(dataset).__name__}; use sx.data.load(...), or for arrays "
             "sx.data.Dataset(name, split, images, labels, classes)"
         )
     indices = select(len(dataset), start=start, skip=skip, maximum=maximum)
-    scheme.rule.check_certify(n0=n0, n=n, alpha=alpha)
+    scheme.check_question(n0=n0, n=n, alpha=alpha, sampling=question)
     _check_fits(scheme, dataset)
     plan = Plan(
         rule=dict(scheme.rule.describe()),
@@ -70,6 +76,7 @@ def certify_run(
         },
         inputs={"start": int(indices[0]), "skip": int(skip), "count": len(indices)},
         system=fingerprint(scheme),
+        sampling=question.describe(),
         made_with=made_with(scheme),
     )
     with Journal(Path(out), plan) as journal:
@@ -80,7 +87,7 @@ def certify_run(
 
 def _certify_into(journal: Journal, scheme: Scheme, dataset: Dataset, watch: Watch) -> None:
     plan = journal.plan
-    indices, size = list(plan.indices), scheme.group(plan.n0 or 1)
+    indices, size = list(plan.indices), scheme.group(plan.n0 or 1, remade(plan.sampling))
     watch(len(journal.records), len(indices))
     for first in range(0, len(indices), size):
         group = indices[first : first + size]
@@ -108,6 +115,7 @@ def _certify_group(journal: Journal, scheme: Scheme, dataset: Dataset, group: Se
         alpha=plan.alpha,
         seed=plan.seed or 0,
         ids=group,
+        sampling=remade(plan.sampling),
         known=known,
     ):
         if position in known:
