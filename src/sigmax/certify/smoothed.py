@@ -26,7 +26,7 @@ class Smoothed(Scheme):
         device: str | torch.device | None = None,
         dtype: torch.dtype | None = None,
         batch: int | None = None,
-        compile: bool = False,  # noqa: A002 (the name users know from torch)
+        compile: bool | str = False,  # noqa: A002 (the name users know from torch)
         domain: Domain = "images",
     ) -> None:
         rule = SmoothedRule(sigma=sigma, classes=classes, bound=bound)

@@ -33,7 +33,7 @@ def certify(
     batch: opt.Batch = None,
     device: opt.Device = None,
     dtype: opt.Dtype = opt.Precision.FP32,
-    compile_: opt.Compile = False,
+    compile_: opt.Compile = opt.CompileName.OFF,
 ) -> None:
     """Certify the inputs of a data set; interrupted runs go on when the command is repeated.
 
@@ -46,7 +46,7 @@ def certify(
 
     question = asked(sampling.value, opt.radii(targets), tolerance)
     # Cheap checks of the request come before anything is read.
-    scheme = systems.load(system, device=device, dtype=opt.torch_dtype(dtype), batch=batch, compile=compile_)
+    scheme = systems.load(system, device=device, dtype=opt.torch_dtype(dtype), batch=batch, compile=compile_.value)
     scheme.check_question(n0=n0, n=n, alpha=alpha, sampling=question)
     dataset = sources.load(data, split, size=image_size)
     _warn_of_training_data(scheme, dataset)

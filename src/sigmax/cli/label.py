@@ -45,7 +45,7 @@ def label(
     batch: opt.Batch = None,
     device: opt.Device = None,
     dtype: opt.Dtype = opt.Precision.FP32,
-    compile_: opt.Compile = False,
+    compile_: opt.Compile = opt.CompileName.OFF,
 ) -> None:
     """Certify training inputs with every expert, to teach a router; goes on when the command is repeated.
 
@@ -105,13 +105,18 @@ def choose(
 
 
 def _experts(
-    systems: Sequence[str], *, batch: int | None, device: str | None, dtype: "torch.dtype", compile_: bool
+    systems: Sequence[str],
+    *,
+    batch: int | None,
+    device: str | None,
+    dtype: "torch.dtype",
+    compile_: opt.CompileName,
 ) -> "tuple[list[str], list[Scheme]]":
     """What to call the experts, and the experts."""
     from sigmax.certify.dual import Dual
     from sigmax.system import load
 
-    loaded = [load(system, device=device, dtype=dtype, batch=batch, compile=compile_) for system in systems]
+    loaded = [load(system, device=device, dtype=dtype, batch=batch, compile=compile_.value) for system in systems]
     if len(loaded) == 1 and isinstance(loaded[0], Dual):
         experts = loaded[0].experts
         return [f"expert-{i}" for i in range(len(experts))], list(experts)

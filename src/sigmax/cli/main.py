@@ -8,6 +8,7 @@ import typer
 
 from sigmax import __version__
 from sigmax.cli import (
+    bench,
     build,
     certify,
     demo,
@@ -54,6 +55,7 @@ app.command("certify")(certify.certify)
 app.command("predict")(predict.predict)
 app.command("verify")(verify.verify)
 app.command("report")(report.report)
+app.command("bench")(bench.bench)
 app.command("import")(field.import_log)
 app.command("export")(field.export_run)
 

@@ -20,6 +20,16 @@ class Precision(StrEnum):
     FP16 = "fp16"
 
 
+class CompileName(StrEnum):
+    """How networks are compiled."""
+
+    OFF = "off"
+    DEFAULT = "default"
+    GRAPHS = "graphs"
+    TUNED = "tuned"
+    AUTO = "auto"
+
+
 class BoundName(StrEnum):
     """How the rival classes are bounded."""
 
@@ -62,7 +72,14 @@ Batch = Annotated[
 ]
 Device = Annotated[str | None, typer.Option(help="Where the networks run: cpu, cuda, cuda:1 ... (default: cpu).")]
 Dtype = Annotated[Precision, typer.Option(help="Precision of the networks' arithmetic.")]
-Compile = Annotated[bool, typer.Option("--compile", help="Compile the networks with torch.compile.")]
+Compile = Annotated[
+    CompileName,
+    typer.Option(
+        "--compile",
+        help="Compile the networks: default, graphs (CUDA graphs), tuned (minutes of trying, the fastest kernels), "
+        "or auto: try all of them once, with batch sizes, and remember what won.",
+    ),
+]
 Sampling = Annotated[
     SamplingName, typer.Option(help="fixed: exactly N draws a stage; adaptive: no more than can change the answer.")
 ]

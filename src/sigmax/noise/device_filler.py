@@ -23,9 +23,7 @@ class DeviceFiller:
     def __init__(self, inputs: "Noisy", items: "Sequence[Item]", size: int, device: torch.device) -> None:
         self.device = device
         self.shape = inputs.x.shape[1:]
-        used = sorted({item.position for item in items})
-        place = {position: i for i, position in enumerate(used)}
-        self.x = inputs.x[used].flatten(1).contiguous().to(device)
+        self.x = inputs.on(device)
         self.batch = torch.empty((size, self.x.shape[1]), dtype=torch.float32, device=device)
         streams = [
             philox.stream_of(seed=inputs.seed, input_id=inputs.ids[item.position], stage=item.ask.stage)
@@ -33,7 +31,7 @@ class DeviceFiller:
         ]
         self.words = torch.tensor(streams, dtype=torch.int64).to(device)
         self.sigmas = torch.tensor([item.ask.sigma for item in items], dtype=torch.float32).to(device)
-        self.positions = torch.tensor([place[item.position] for item in items]).to(device)
+        self.positions = torch.tensor([item.position for item in items]).to(device)
 
     def fill(self, spans: Sequence[tuple[int, int, int]], items: "Sequence[Item]") -> tuple[Tensor, Tensor]:
         """The batch made of the given draws of the given items, and which item each row belongs to."""

@@ -13,6 +13,7 @@ import hashlib
 import math
 import struct
 from collections.abc import Sequence
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -26,6 +27,7 @@ SCALE = 2.0**-32
 GENERATOR = "shake128-philox4x32"  # named in a run's plan, with the kind of device
 
 
+@lru_cache(maxsize=1 << 16)  # a stage looked at again asks again
 def stream_of(*, seed: int, input_id: int, stage: str) -> tuple[int, int, int, int]:
     """Key and stream of a stage of an input: four words of 32 bits."""
     told = struct.pack("<QQ", seed, input_id) + stage.encode()

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from sigmax.errors import RequestError, RunError
+from sigmax.noise import ways
 from sigmax.noise.draws import BLOCK, block
 from sigmax.noise.precision import whole_products
 
@@ -16,6 +17,7 @@ LARGEST_LEARNED = 31 << 20  # bytes; glibc ignores blocks of 32 MiB and more
 MASKED = -50.0  # a class this far behind the leading one is out of the vote
 TRIAL = 4  # inputs of a trial batch whose neighbours are exchanged
 CPU_BATCH, GPU_BATCH = 1024, 4096  # inputs a forward pass, at most, unless told
+TRIED_BATCHES = (1024, 2048, 4096, 8192)  # where a GPU's best one is to be found
 CACHED_NUMBERS = 1 << 17  # input numbers of a batch that suits a CPU's cache, as measured on small networks
 
 
@@ -26,6 +28,8 @@ class Voter:
     `takes_sigma = True` is called as `model(batch, sigma)`. A torch module is put in eval mode: in training mode
     its votes would depend on the batch they stand in, and no certificate would hold.
     `votes=False`: the model is asked for `scores` instead, so class ids will not do.
+    `compile`: False ("off"), True ("default"), "graphs" (CUDA graphs), "tuned" (kernels tried at length) or "auto",
+    which tries these and batch sizes when the first inputs come, and remembers on this machine what won.
     """
 
     def __init__(
@@ -36,7 +40,7 @@ class Voter:
         device: str | torch.device | None = None,
         dtype: torch.dtype | None = None,
         batch: int | None = None,
-        compile: bool = False,  # noqa: A002 (the name users know from torch)
+        compile: bool | str = False,  # noqa: A002 (the name users know from torch)
         votes: bool = True,
     ) -> None:
         if not callable(model):
@@ -52,9 +56,16 @@ class Voter:
             model.to(self.device)
             if self.device.type == "cuda":
                 model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # an option torch has
-        self._forward: Model = torch.compile(model) if compile else model
-        self.compiled = compile
+        self.compile = ways.mode_of(compile)
+        self.mode = "off" if self.compile == ways.AUTO else self.compile
+        self._forward: Model = ways.compiled(model, self.mode)
+        self._tried_for: torch.Size | None = None  # the shape of inputs that "auto" has decided for
         self.votes = votes
+
+    @property
+    def compiled(self) -> bool:
+        """Whether the network runs compiled, and so in batches of one size."""
+        return self.mode != "off"
 
     def ready(self) -> None:
         """Eval mode, also for a module that was trained on since the voter was made."""
@@ -81,6 +92,27 @@ class Voter:
                 "would hold; use running statistics in its normalisation layers, call .eval() on a wrapped module, "
                 "and take randomness out"
             )
+        if self.compile == ways.AUTO and self._tried_for != x.shape[1:]:
+            self._choose_way(noisy[:1], sigma)
+
+    def _choose_way(self, one: Tensor, sigma: float) -> None:
+        """Settle how to run the network on inputs like `one`: as remembered, or as a trial shows."""
+        given = self.batch if self._batch_was_given else None
+        key = ways.key_of(self.model, one.shape[1:], self.device, self.dtype, given)
+        way = ways.remembered(key)
+        if way is None:
+            on_gpu = self.device.type == "cuda"
+            sizes = (self.batch,) if given or not on_gpu else TRIED_BATCHES
+            way, _ = ways.fastest(
+                lambda forward, batch: self._call(forward, self._laid_out(batch), sigma),
+                self.model,
+                one.to(self.device),
+                batches=sizes,
+                most=len(ways.TORCH_MODES) if on_gpu else 1,
+            )
+            ways.remember(key, way)
+        self.mode, self.batch, self._tried_for = way.mode, way.batch, one.shape[1:]
+        self._forward = ways.compiled(self.model, way.mode)
 
     def _trial(self, batch: Tensor, sigma: float) -> Tensor:
         try:
@@ -121,16 +153,19 @@ class Voter:
         return class_ids(self._output(batch, sigma), len(batch), self.classes)
 
     def _output(self, batch: Tensor, sigma: float) -> Tensor:
-        batch = batch.to(self.device)
-        if self.device.type == "cuda":
-            # A copy: a model may work in place, and a batch that ran out of memory is voted on again.
-            layout = torch.channels_last if batch.ndim == 4 else torch.contiguous_format
-            batch = batch.clone(memory_format=layout)
+        batch = self._laid_out(batch.to(self.device))
         if not self.compiled or len(batch) >= self.batch:
             return self._call(self._forward, batch, sigma)
         # A compiled network is made for one size of batch; what is filled up is cut off again.
         padded = torch.cat([batch, batch[:1].expand(self.batch - len(batch), *batch.shape[1:])])
         return self._call(self._forward, padded, sigma)[: len(batch)]
+
+    def _laid_out(self, batch: Tensor) -> Tensor:
+        """On a GPU a copy, channels last: a model may work in place, and what ran out of memory comes again."""
+        if self.device.type != "cuda":
+            return batch
+        layout = torch.channels_last if batch.ndim == 4 else torch.contiguous_format
+        return batch.clone(memory_format=layout)
 
     def scores(self, batch: Tensor) -> Tensor:
         """The logits of a batch without noise, on the CPU, in whole 32 bits; seen to be numbers."""
@@ -147,7 +182,7 @@ class Voter:
     def _way(self) -> tuple[object, ...]:
         # A batch nobody asked for follows the inputs' shape, and may not have met any yet.
         batch = self.batch if self._batch_was_given else None
-        return self.classes, self.device, self.dtype, self.compiled, self.votes, batch
+        return self.classes, self.device, self.dtype, self.compile, self.votes, batch
 
     def _call(self, model: Model, batch: Tensor, sigma: float) -> Tensor:
         with torch.inference_mode(), self._precision(), nullcontext() if self.votes else whole_products():

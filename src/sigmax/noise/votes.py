@@ -9,7 +9,7 @@ missing vote in the batch it would have stood in. A batch in which nothing is un
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -35,6 +35,13 @@ class Noisy:
     x: Tensor  # (inputs, ...), float32, on the CPU where the noise is made
     ids: Sequence[int]
     seed: int
+    sent: dict[torch.device, Tensor] = field(default_factory=dict)
+
+    def on(self, device: torch.device) -> Tensor:
+        """The inputs as rows of numbers on a device, to which they go once."""
+        if device not in self.sent:
+            self.sent[device] = self.x.flatten(1).contiguous().to(device)
+        return self.sent[device]
 
 
 @dataclass(frozen=True, slots=True)

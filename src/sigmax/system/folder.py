@@ -60,7 +60,7 @@ def load(
     device: str | torch.device | None = None,
     dtype: torch.dtype | None = None,
     batch: int | None = None,
-    compile: bool = False,  # noqa: A002 (the name users know from torch)
+    compile: bool | str = False,  # noqa: A002 (the name users know from torch)
 ) -> Scheme:
     """Reads a folder written by `.save` or `sigmax build`; files changed since then are refused.
 

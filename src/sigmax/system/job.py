@@ -151,7 +151,8 @@ def arithmetic(scheme: Scheme) -> str:
 
 def _arithmetic(voter: Voter) -> str:
     precision = str(voter.dtype).removeprefix("torch.")
-    return f"{voter.device.type} {precision}{' compiled' if voter.compiled else ''}"
+    mode = {"off": "", "default": " compiled"}.get(voter.mode, f" compiled ({voter.mode})")
+    return f"{voter.device.type} {precision}{mode}"
 
 
 def made_with(scheme: Scheme) -> dict[str, Any]:

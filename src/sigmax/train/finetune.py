@@ -274,7 +274,7 @@ def _over(network: Classifier, expert: Scheme) -> Smoothed:
         bound=expert.rule.bound,
         device=voter.device,
         dtype=voter.dtype,
-        compile=voter.compiled,
+        compile=voter.compile,
         domain=expert.domain,
     )
 

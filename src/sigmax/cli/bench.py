@@ -1,0 +1,165 @@
+"""`sigmax bench`: how fast votes are cast here, beside the loop that the field's scripts use."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sigmax.cli import options as opt
+from sigmax.cli.progress import console, say
+from sigmax.errors import RequestError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from sigmax.bench.contest import Row
+    from sigmax.certify.scheme import Scheme
+
+SIGMA = 0.25  # of what is made here to be measured
+QUICK_EPOCHS = 5  # on digits: seconds, and a network that is sure of some images and not of others
+
+
+def bench(
+    system: Annotated[
+        str | None,
+        typer.Argument(help="A system's folder; without one a small network is trained on digits first."),
+    ] = None,
+    data: Annotated[str | None, typer.Option("--data", help=f"Images for the system: {opt.SOURCES}.")] = None,
+    split: opt.Split = "test",
+    network: Annotated[
+        str | None,
+        typer.Option(help="Instead of a system: an architecture with random weights on random 32x32 images."),
+    ] = None,
+    inputs: Annotated[int, typer.Option(help="Inputs the engine certifies.")] = 40,
+    field_inputs: Annotated[int, typer.Option(help="Inputs the field's loop certifies; it is slow.")] = 4,
+    n0: Annotated[int, typer.Option("--n0", help="Draws that pick the class.")] = 100,
+    n: Annotated[int, typer.Option("--n", help="Draws that prove the radius.")] = 10_000,
+    alpha: opt.Alpha = 1e-3,
+    radius: Annotated[float, typer.Option(help="The one radius that adaptive sampling is asked about.")] = 0.5,
+    batch: opt.Batch = None,
+    device: opt.Device = None,
+    dtype: opt.Dtype = opt.Precision.FP32,
+    compile_: opt.Compile = opt.CompileName.OFF,
+    out: Annotated[Path | None, typer.Option("--out", help="Also write the figures as JSON to this file.")] = None,
+) -> None:
+    """The field's loop against the engine with fixed and adaptive sampling: votes, seconds, share of the ceiling.
+
+    Example: `sigmax bench --network resnet110 --device cuda --dtype bf16 --compile auto --out bench.json`
+    """
+    from sigmax.bench.contest import Question, as_json, contest
+
+    if min(inputs, field_inputs) < 1:
+        raise RequestError(f"expected at least one input for each; got {inputs} and {field_inputs}")
+    how: dict[str, Any] = {
+        "device": device,
+        "dtype": opt.torch_dtype(dtype),
+        "batch": batch,
+        "compile": compile_.value,
+    }
+    scheme, rival, x, what = _contenders(system, data, split, network, inputs, how)
+    asked = Question(n0, n, alpha, radius, field_inputs)
+    scheme.check_question(n0=n0, n=n, alpha=alpha)
+    scheme.check(x)
+    say(f"{what}: {len(x)} inputs of {'x'.join(map(str, x.shape[1:]))}, n0={n0}, n={n:,}, alpha={alpha:g}")
+    rows: list[Row] = []
+    for row in contest(scheme, rival, x, asked):
+        rows.append(row)
+        say(_line(row))
+    _show(rows)
+    if out is not None:
+        from sigmax.files import written_whole
+
+        with written_whole(out) as draft:
+            draft.write_text(json.dumps(as_json(scheme, asked, rows, what), indent=1) + "\n")
+        say(f"Figures: {out}")
+
+
+def _contenders(
+    system: str | None, data: str | None, split: str, network: str | None, inputs: int, how: dict[str, Any]
+) -> "tuple[Scheme, Scheme, Tensor, str]":
+    """The system, the same as the field would run it, the images, and what to call it all."""
+    if network is not None and (system or data):
+        raise RequestError("--network brings its own random images; give it without a system and without --data")
+    if (system is None) != (data is None):
+        raise RequestError("a system and --data belong together; give both, or neither")
+    if network is not None:
+        return _random(network, inputs, how)
+    if system is None or data is None:
+        return _digits(inputs, how)
+    import torch
+
+    from sigmax import data as sources
+    from sigmax import system as systems
+
+    dataset = sources.load(data, split)
+    x = torch.from_numpy(dataset.pixels(_spread(len(dataset), inputs)))
+    plain: dict[str, Any] = {"device": how["device"]}
+    return systems.load(system, **how), systems.load(system, **plain), x, system
+
+
+def _random(network: str, inputs: int, how: dict[str, Any]) -> "tuple[Scheme, Scheme, Tensor, str]":
+    import torch
+
+    from sigmax import models
+    from sigmax.certify.smoothed import Smoothed
+
+    def smoothed(**ways: Any) -> Smoothed:
+        torch.manual_seed(0)
+        described = models.Description(architecture=network, classes=10, input_shape=(3, 32, 32))
+        return Smoothed(models.create(described), sigma=SIGMA, classes=10, **ways)
+
+    x = torch.rand(inputs, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    return smoothed(**how), smoothed(device=how["device"]), x, f"{network} with random weights"
+
+
+def _digits(inputs: int, how: dict[str, Any]) -> "tuple[Scheme, Scheme, Tensor, str]":
+    import tempfile
+
+    import torch
+
+    from sigmax import data as sources
+    from sigmax import models
+    from sigmax.certify.smoothed import Smoothed
+    from sigmax.train import Settings, train_classifier
+
+    test, taught = sources.load("digits", "test"), sources.load("digits", "train")
+    settings = Settings(epochs=QUICK_EPOCHS)
+    with tempfile.TemporaryDirectory() as folder:
+        file = train_classifier(
+            taught, architecture="small-cnn", sigma=SIGMA, out=Path(folder) / "net.safetensors", settings=settings
+        )
+        fast, plain = (models.load(file)[0] for _ in range(2))
+    return (
+        Smoothed(fast, sigma=SIGMA, classes=10, **how),
+        Smoothed(plain, sigma=SIGMA, classes=10, device=how["device"]),
+        torch.from_numpy(test.pixels(_spread(len(test), inputs))),
+        "small CNN trained on digits",
+    )
+
+
+def _spread(count: int, wanted: int) -> list[int]:
+    """Indices spread over the whole set, since many sets are sorted."""
+    return list(range(0, count, max(1, count // wanted)))[:wanted]
+
+
+def _line(row: "Row") -> str:
+    return f"{row.contender}: {row.votes_per_s:,.0f} votes/s, {row.s_per_input:.4g} s an input"
+
+
+def _show(rows: "list[Row]") -> None:
+    from rich.table import Table
+
+    table = Table("contender", *"draws/input votes/s s/input ratio".split(), "of ceiling", "certified")
+    for row in rows:
+        certified = "" if row.certified is None else f"{row.certified:.1%}"
+        table.add_row(
+            row.contender,
+            f"{row.draws_per_input:,.0f}",
+            f"{row.votes_per_s:,.0f}",
+            f"{row.s_per_input:.4g}",
+            f"{row.ratio:.2f}",
+            f"{row.of_ceiling:.1%}",
+            certified,
+        )
+    console.print(table)
