@@ -175,7 +175,7 @@ def test_targets_hold_where_they_hold_by_all_draws_and_take_few_of_them(spread, 
     by_all = np.array([[c.radius >= max(t, 1e-300) for t in targets] for c in fixed])
     assert (by_all & ~held).mean() < 0.01
     assert (held & ~by_all).mean() < 0.01  # a look on the way may prove what the last does not
-    assert sum(c.draws for c in found) < (0.25 if len(targets) == 1 else 0.7) * sum(c.draws for c in fixed)
+    assert sum(c.draws for c in found) < (0.25 if len(targets) == 1 else 0.85) * sum(c.draws for c in fixed)
 
 
 def test_a_tolerance_costs_no_more_than_it_says(spread):
@@ -241,7 +241,7 @@ def test_questions_in_words():
         ({"sampling": "adaptive", "targets": [True]}, "got True"),
         ({"sampling": "adaptive", "targets": 1j}, "targets must be a list of radii"),
         ({"sampling": "adaptive", "targets": ()}, "at least one radius; leave them out to ask for the radius"),
-        ({"sampling": "adaptive", "targets": (9.0, 8.0)}, "prove at most 0.75.*smallest target is 8; draw more"),
+        ({"sampling": "adaptive", "targets": (9.0, 8.0)}, "prove at most 0.7444.*smallest target is 8; draw more"),
         ({"sampling": "adaptive", "tolerance": -0.1}, "from 0 to 1 .0.05 is usual.; got -0.1"),
         ({"sampling": "adaptive", "tolerance": 1.5}, "got 1.5"),
         ({"sampling": "adaptive", "tolerance": float("nan")}, "got nan"),
@@ -249,7 +249,7 @@ def test_questions_in_words():
         ({"sampling": "adaptive", "tolerance": 0.1, "targets": 0.5}, "not both"),
         ({"sampling": ADAPTIVE, "targets": 0.5}, "within the Sampling"),
         ({"sampling": ADAPTIVE, "tolerance": 0.0}, "within the Sampling"),
-        ({"sampling": "adaptive", "targets": 0.1, "n": 10}, "n=10 draws can never certify"),
+        ({"sampling": "adaptive", "targets": 0.1, "n": 9}, "n=9 draws can never certify"),
     ],
 )
 def test_a_question_that_cannot_be_answered_is_refused_before_any_vote(question, message):

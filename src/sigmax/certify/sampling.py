@@ -239,7 +239,7 @@ def _listed(targets: Iterable[float] | float | None) -> tuple[float, ...]:
 
 
 def _checked_targets(targets: Iterable[float]) -> tuple[float, ...]:
-    listed = tuple(targets)
+    listed = tuple(targets) if isinstance(targets, Iterable) else (targets,)
     wrong = [t for t in listed if not is_number(t) or t < 0]
     if wrong:
         raise RequestError(f"targets must be radii of at least 0, such as (0.25, 0.5); got {wrong[0]!r}")
