@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint types bench clean
+.PHONY: demo test lint types bench docs clean
 
 demo: .venv/ready
 	$(BIN)/sigmax demo
@@ -20,6 +20,10 @@ types: .venv/ready
 bench: .venv/ready
 	$(BIN)/python benchmarks/certify.py
 
+docs: .venv/ready
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@echo "open site/index.html"
+
 # Installed anew only when the requirements change.
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -27,4 +31,4 @@ bench: .venv/ready
 	touch $@
 
 clean:
-	rm -rf .venv sigmax-demo .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .venv site sigmax-demo .mypy_cache .ruff_cache .pytest_cache

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from sigmax import bounds as bounds
     from sigmax import data as data
     from sigmax import models as models
+    from sigmax import planning as planning
     from sigmax import radius as radius
     from sigmax import report as report
     from sigmax import train as train
@@ -46,7 +47,7 @@ _HOMES = {
     "read": "sigmax.records.run",
     "verify": "sigmax.records.verify",
 }
-_MODULES = ("bounds", "data", "models", "radius", "report", "train")
+_MODULES = ("bounds", "data", "models", "planning", "radius", "report", "train")
 
 __all__ = [
     "Certificate",
@@ -64,6 +65,7 @@ __all__ = [
     "data",
     "load",
     "models",
+    "planning",
     "radius",
     "read",
     "report",

@@ -21,6 +21,7 @@ VERBS = [
     ("choose",),
     ("finetune",),
     ("pipeline", "run"),
+    ("plan",),
     ("certify",),
     ("predict",),
     ("verify",),

@@ -19,10 +19,38 @@ def test_a_row_a_run(make_run: MakeRun) -> None:
     assert list(frame.columns) == [
         *("name", "sigma", "n", "alpha", "inputs"),
         *("0", "0.25", "0.5", "0.75", "1"),
-        *("ACR", "abstained"),
+        *("ACR", "ACR top 10%", "abstained"),
     ]
-    assert frame.iloc[0].tolist() == ["first", "0.5", 1000, 0.001, 4, 50.0, 50.0, 50.0, 25.0, 25.0, 0.4, 25.0]
-    assert frame.iloc[1].tolist() == ["second", "0.25", 500, 0.01, 1, 100.0, 0.0, 0.0, 0.0, 0.0, 0.2, 0.0]
+    assert frame.iloc[0].tolist() == [
+        "first",
+        "0.5",
+        1000,
+        0.001,
+        4,
+        50.0,
+        50.0,
+        50.0,
+        25.0,
+        25.0,
+        0.4,
+        pytest.approx(27.5),
+        25.0,
+    ]
+    assert frame.iloc[1].tolist() == [
+        "second",
+        "0.25",
+        500,
+        0.01,
+        1,
+        100.0,
+        0.0,
+        0.0,
+        0.0,
+        0.0,
+        0.2,
+        pytest.approx(10.0),
+        0.0,
+    ]
 
 
 def test_radii_and_convention_as_asked(make_run: MakeRun) -> None:
@@ -35,7 +63,7 @@ def test_radii_keep_every_digit_and_their_own_column(make_run: MakeRun) -> None:
     radii = [-0.0, 0.1 + 0.2, 0.2499999, 0.25, 0.25000001, 1, 10.0, 1e-7]
     columns = list(compare(make_run((1, 1, 0.25)), radii).columns)
     texts = ["0", "0.30000000000000004", "0.2499999", "0.25", "0.25000001", "1", "10", "1e-07"]
-    assert columns[5:-2] == texts
+    assert columns[5:-3] == texts
     row = compare(make_run((1, 1, 0.25)), [0.25, 0.25000001]).iloc[0]
     assert (row["0.25"], row["0.25000001"]) == (100.0, 0.0)
 

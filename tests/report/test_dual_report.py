@@ -31,7 +31,8 @@ from tests.report.duals import CONSENSUS, HIGH, LOW, MINIMUM, routed, run_of, vo
 Runs = dict[str, Run]
 EXPERTS = ("low", "mid", "high")
 ORACLE, ENVELOPE = "oracle (best expert each input)", "envelope (best expert each radius)"
-FILES = ["report.md", "table.md", "table.csv", "curve.png", "curve.pdf", "routing.png", "routing.pdf"]
+TABLES, PLOTS = ["table.md", "table.csv"], ["curve.png", "curve.pdf", "routing.png", "routing.pdf"]
+FILES = ["report.html", "report.md", *TABLES, *PLOTS]
 
 
 def given(runs: Runs, *names: str) -> list[Run]:

@@ -9,7 +9,7 @@ from sigmax.records.run import Run
 from sigmax.report import write
 
 MakeRun = Callable[..., Run]
-FILES = ["report.md", "table.md", "table.csv", "curve.png", "curve.pdf"]
+FILES = ["report.html", "report.md", "table.md", "table.csv", "curve.png", "curve.pdf"]
 
 
 def page_of(folder: Path, *runs: Run) -> str:
@@ -22,20 +22,23 @@ def test_the_files_of_a_report(make_run: MakeRun, tmp_path: Path) -> None:
     written = write(run, tmp_path / "new" / "report")
     assert written == [tmp_path / "new" / "report" / name for name in FILES]
     assert sorted(p.name for p in (tmp_path / "new" / "report").iterdir()) == sorted(FILES)
-    assert written[3].read_bytes().startswith(b"\x89PNG")
-    assert written[4].read_bytes().startswith(b"%PDF")
+    assert written[4].read_bytes().startswith(b"\x89PNG")
+    assert written[5].read_bytes().startswith(b"%PDF")
 
 
 def test_the_table_for_reading_rounds_down(make_run: MakeRun, tmp_path: Path) -> None:
     write(make_run((1, 1, 0.5), (1, 1, 0.99999), (0, None, 0.0)), tmp_path)
-    assert (tmp_path / "table.md").read_text().splitlines() == [
-        "| name | sigma | n | alpha | inputs | 0 | 0.25 | 0.5 | 0.75 | ACR | abstained |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
-        "| run | 0.5 | 1000 | 0.001 | 3 | 66.6 | 66.6 | 66.6 | 33.3 | 0.4999 | 33.3 |",
+    lines = (tmp_path / "table.md").read_text().splitlines()
+    assert lines[:5] == [
+        "| name | sigma | n | alpha | inputs | 0 | 0.25 | 0.5 | 0.75 | ACR | ACR top 10% | abstained |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+        "| run | 0.5 | 1000 | 0.001 | 3 | 66.6 | 66.6 | 66.6 | 33.3 | 0.4999 | 19.9 | 33.3 |",
         "",
         "Certified accuracy in % of inputs (true class certified with radius >= the column's); "
-        "ACR: average certified radius; abstained: in % of inputs. All rounded down.",
+        "ACR: average certified radius; ACR top 10%: the part of it, in %, that the easiest tenth of the inputs "
+        "makes; abstained: in % of inputs. All rounded down.",
     ]
+    assert lines[6].startswith("ACR is a poor metric")
 
 
 def test_all_but_one_is_not_all(make_run: MakeRun, tmp_path: Path) -> None:
@@ -141,7 +144,7 @@ def test_a_report_that_fails_leaves_the_folder_alone(make_run: MakeRun, tmp_path
 
 def test_a_folder_that_cannot_be_written(make_run: MakeRun, tmp_path: Path) -> None:
     (tmp_path / "report").touch()
-    with pytest.raises(RequestError, match=r"cannot write .*report/report\.md"):
+    with pytest.raises(RequestError, match=r"cannot write .*report/report\.html"):
         write(make_run((1, 1, 0.5)), tmp_path / "report")
 
 

@@ -17,6 +17,7 @@ from sigmax.cli import (
     finetune,
     label,
     pipeline,
+    plan,
     predict,
     report,
     train,
@@ -51,6 +52,7 @@ app.command("choose")(label.choose)
 app.command("finetune")(finetune.finetune)
 app.add_typer(pipeline.app, name="pipeline")
 app.add_typer(diagnose.app, name="diagnose")
+app.command("plan")(plan.plan)
 app.command("certify")(certify.certify)
 app.command("predict")(predict.predict)
 app.command("verify")(verify.verify)

@@ -71,7 +71,8 @@ def walk(pipeline: "Pipeline") -> None:
     verdicts = [verify(run.path) for run in runs]
     for verdict in verdicts:
         verify_verb.show(verdict)
-    written = report.write(runs, out / "report")
+    shown = pipeline.test if pipeline.test.shape[0] in (1, 3) else None  # grey or in colour
+    written = report.write(runs, out / "report", images=shown)
     console.print(summary_table(runs))
     say("\nWhere to look:", style="bold")
     say(f"  report   {', '.join(str(path) for path in written)}")

@@ -40,10 +40,34 @@ def certified_accuracy(
     return pd.Series(share, index=pd.Index(asked, name="radius"), name="certified accuracy")
 
 
+def certified_interval(
+    run: Source, radii: float | Sequence[float] | Floats, *, strict: bool = False, level: float = 0.95
+) -> "pd.DataFrame":
+    """`certified_accuracy` with its uncertainty: columns `radius`, `accuracy`, `low`, `high`.
+
+    The interval is Clopper-Pearson's at `level`, at each radius by itself, for inputs drawn at random from what the
+    run stands for; it says nothing of the radii, whose chance of error is the run's alpha.
+    """
+    import pandas as pd
+
+    run, asked = load(run), checked_radii(radii)
+    k, n = certified_counts(run, asked, strict=strict), len(run.records)
+    low, high = interval(k, n, level=level)
+    return pd.DataFrame({"radius": asked, "accuracy": k / n, "low": low, "high": high})
+
+
 def acr(run: Source) -> float:
-    """The average certified radius: the mean of R_i, with 0 where the true class was not certified."""
+    """The average certified radius: the mean of R_i, with 0 where the true class was not certified.
+
+    A poor metric: see `average_radius`, which says how much of it a tenth of the inputs make.
+    """
     run = load(run)
-    return math.fsum(certified_radii(run)) / len(run.records)
+    return mean_radius(certified_radii(run), len(run.records))
+
+
+def mean_radius(certified: Floats, inputs: int) -> float:
+    """The radii's sum over all inputs, those without one included."""
+    return math.fsum(certified) / inputs
 
 
 def certified_curve(run: Source, *, level: float = 0.95) -> "pd.DataFrame":

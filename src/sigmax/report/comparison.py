@@ -5,7 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sigmax.records.run import Run
-from sigmax.report.accuracy import Floats, acr, certified_counts, checked_radii, usual_radii
+from sigmax.report.accuracy import Floats, certified_counts, checked_radii, usual_radii
+from sigmax.report.average import average_radius, easiest_share
 from sigmax.report.runs import Source, named
 from sigmax.report.study import Line, Study, study
 
@@ -13,12 +14,15 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SIGMAS_SHOWN = 4
+EASIEST = "ACR top 10%"
 
 
 def compare(
     runs: Source | Iterable[Source], radii: Sequence[float] | Floats | None = None, *, strict: bool = False
 ) -> "pd.DataFrame":
     """One row a run: name, sigma, n, alpha, inputs, certified accuracy in % at each radius, ACR, abstained in %.
+
+    ACR comes with the share of it, in %, that the easiest tenth of the inputs makes: see `average_radius`.
 
     The columns of accuracy are named by their radius, with every digit it has ("0.25"); see `certified_accuracy`
     for `strict`. `sigma` is text, since a run may have used several. Without `radii` the papers' grid is taken as
@@ -45,7 +49,7 @@ def table(runs: Mapping[str, Run], found: Study, radii: Floats, *, strict: bool)
 
 
 def _row(run: Run, radii: Floats, strict: bool) -> dict[str, object]:
-    inputs = len(run.records)
+    inputs, average = len(run.records), average_radius(run)
     # 100 * k / n rather than 100 * (k / n): a share of exactly 37.25% must not become 37.25000000000001
     certified = 100 * certified_counts(run, radii, strict=strict) / inputs
     return {
@@ -54,13 +58,14 @@ def _row(run: Run, radii: Floats, strict: bool) -> dict[str, object]:
         "alpha": run.plan.alpha,
         "inputs": inputs,
         **{exact(r): share for r, share in zip(radii, certified, strict=True)},
-        "ACR": acr(run),
+        "ACR": average.value,
+        EASIEST: 100 * average.easiest_tenth,
         "abstained": 100 * sum(record.certificate.predicted is None for record in run.records) / inputs,
     }
 
 
 def _reference(line: Line, radii: Floats, strict: bool) -> dict[str, object]:
-    """A row of the same kind; nothing abstains where nothing is predicted."""
+    """A row of the same kind; nothing abstains where nothing is predicted, and an envelope has no single inputs."""
     curve = line.curve
     certified = 100 * curve.counts(radii, strict=strict) / curve.inputs
     return {
@@ -71,6 +76,7 @@ def _reference(line: Line, radii: Floats, strict: bool) -> dict[str, object]:
         "inputs": curve.inputs,
         **{exact(r): share for r, share in zip(radii, certified, strict=True)},
         "ACR": curve.acr,
+        EASIEST: 100 * easiest_share(*curve.choices, curve.inputs) if len(curve.choices) == 1 else math.nan,
         "abstained": math.nan,
     }
 

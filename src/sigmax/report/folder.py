@@ -1,14 +1,16 @@
-"""A report as a folder: tables, plots, and a page that puts them together."""
+"""A report as a folder: a page to explore, the same as Markdown, and tables and plots for use elsewhere."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sigmax.data import Dataset
 from sigmax.files import written_whole
 from sigmax.records.run import Run
 from sigmax.report.accuracy import Floats
 from sigmax.report.comparison import grid, table
+from sigmax.report.html import document
 from sigmax.report.markdown import comparison
 from sigmax.report.page import page
 from sigmax.report.plot import draw_all, new_figure
@@ -28,8 +30,13 @@ def write(
     *,
     radii: Sequence[float] | Floats | None = None,
     strict: bool = False,
+    images: Dataset | None = None,
 ) -> list[Path]:
-    """Write report.md, table.md, table.csv, curve.png and curve.pdf into `folder`, made if need be; their paths.
+    """Write report.html into `folder`, made if need be, and the same for use elsewhere; returns all paths.
+
+    report.html is one self-contained page, to be opened from disk: overview, interactive curves, comparison and
+    every single input, with its image where `images`, the data set that the runs certified, is given.
+    Beside it lie report.md, table.md, table.csv, curve.png and curve.pdf.
 
     With a dual run among them also routing.png and routing.pdf; what it can be held against where the runs of all
     its experts are there too (`diagnose`) is found without being asked for.
@@ -37,7 +44,7 @@ def write(
     an older one as it was. See `compare` for `radii` and `strict`.
     """
     by_name = named(runs)
-    return write_found(by_name, study(by_name), folder, radii=radii, strict=strict)
+    return write_found(by_name, study(by_name), folder, radii=radii, strict=strict, images=images)
 
 
 def write_found(
@@ -47,11 +54,13 @@ def write_found(
     *,
     radii: Sequence[float] | Floats | None = None,
     strict: bool = False,
+    images: Dataset | None = None,
 ) -> list[Path]:
     """The same for what has been found already: taking all proofs anew is most of a report's time."""
     asked = grid(by_name.values(), radii)
     frame = table(by_name, found, asked, strict=strict)
     contents = {
+        "report.html": document(by_name, found, frame, strict=strict, images=images).encode(),
         "report.md": page(by_name, found, frame, asked, strict=strict).encode(),
         "table.md": comparison(frame, strict=strict).encode(),
         "table.csv": frame.to_csv(index=False).encode(),

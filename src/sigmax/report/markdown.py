@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sigmax.records.rounding import down, share_down
+from sigmax.report.average import WARNING
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -17,7 +18,7 @@ def comparison(frame: "pd.DataFrame", *, strict: bool) -> str:
     """The comparison for reading. Shares and average radii are rounded down: no run looks better than it was."""
     names = [str(name) for name in frame.columns]
     rows = [
-        [_shown(name, cell) for name, cell in zip(names, row, strict=True)] for row in frame.itertuples(index=False)
+        [shown(name, cell) for name, cell in zip(names, row, strict=True)] for row in frame.itertuples(index=False)
     ]
     return f"{table(names, rows)}\n{caption(strict=strict)}\n"
 
@@ -27,11 +28,13 @@ def caption(*, strict: bool) -> str:
     return (
         "Certified accuracy in % of inputs "
         f"(true class certified with radius {'>' if strict else '>='} the column's); "
-        "ACR: average certified radius; abstained: in % of inputs. All rounded down."
+        "ACR: average certified radius; ACR top 10%: the part of it, in %, that the easiest tenth of the inputs "
+        f"makes; abstained: in % of inputs. All rounded down.\n\n{WARNING}."
     )
 
 
-def _shown(name: str, value: Any) -> str:
+def shown(name: str, value: Any) -> str:
+    """A cell of the comparison as text, by the name of its column."""
     if isinstance(value, float) and math.isnan(value):
         return NOTHING
     if name == "ACR":

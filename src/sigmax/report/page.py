@@ -30,27 +30,35 @@ def page(runs: Mapping[str, Run], found: Study, frame: "pd.DataFrame", radii: Fl
     ]
     if found.routings:
         parts += routing_section(runs, found, radii, strict=strict)
-    notes = "\n".join(_notes(runs, found))
-    if notes:
-        parts += ["## Notes", notes]
+    told = "\n".join(_bullets(runs, found))
+    if told:
+        parts += ["## Notes", told]
     parts += ["## What was run", *(_section(name, run) for name, run in runs.items())]
     return paragraphs(parts)
 
 
-def _notes(runs: Mapping[str, Run], found: Study) -> Iterator[str]:
-    yield from (f"* {sentence}" for sentence in (*on_comparing(list(runs.values())), *on_study(found)))
+def notes(runs: Mapping[str, Run], found: Study) -> Iterator[tuple[str | None, list[str]]]:
+    """What a reader must know: sentences on the comparison, under no name, and on each run that needs some."""
+    yield None, [*on_comparing(list(runs.values())), *on_study(found)]
     for name, run in runs.items():
         sentences = [*on_run(run), *([found.notes[name]] if name in found.notes else [])]
         if sentences:
+            yield name, sentences
+
+
+def _bullets(runs: Mapping[str, Run], found: Study) -> Iterator[str]:
+    for name, sentences in notes(runs, found):
+        if name is not None:
             yield f"* {name}:"
-            yield from (f"  * {sentence}" for sentence in sentences)
+        yield from (f"{'* ' if name is None else '  * '}{sentence}" for sentence in sentences)
 
 
 def _section(name: str, run: Run) -> str:
-    return f"### {name}\n\n" + "\n".join(f"* {label}: {value}" for label, value in _facts(run) if value is not None)
+    return f"### {name}\n\n" + "\n".join(f"* {label}: {value}" for label, value in facts(run) if value is not None)
 
 
-def _facts(run: Run) -> Iterator[tuple[str, object]]:
+def facts(run: Run) -> Iterator[tuple[str, object]]:
+    """What was run, as labels and values; a value of None is one the run does not state."""
     plan = run.plan
     yield "file", f"`{run.path.name}`"
     yield "scheme", scheme_text(plan.rule)

@@ -8,7 +8,7 @@ import numpy as np
 
 from sigmax.errors import RequestError
 from sigmax.records.run import Run
-from sigmax.report.accuracy import certified_curve
+from sigmax.report.accuracy import Floats, certified_curve
 from sigmax.report.runs import Source, named
 from sigmax.report.study import Line, Study, study
 
@@ -22,6 +22,9 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 DASHES = ("-", (0, (5, 1.5)), (0, (1.5, 1)), (0, (6, 1.5, 1.5, 1.5)))
 WIDTH, HEIGHT = 7.2, 4.5  # inches
 MANY, LONG = 6, 40  # names in a legend, and letters in one, that the axes have room for
+NARROW = 5.0  # inches, below which half as many fit
+BELOW = 120  # letters of a line below the axes
+RADIUS = r"$\ell_2$ radius (pixels in [0, 1])"
 GREYS = ("0.35", "0.6")  # what is no certificate: grey, dashed, without a band
 
 
@@ -52,18 +55,21 @@ def styles() -> Iterator[tuple[Any, str]]:
 
 
 def _draw_one(ax: "Axes", curve: "pd.DataFrame", name: str, colour: str, dash: object) -> None:
-    # A value holds from the radius before to its own; a last 0 lets the line fall to the axis where it ends.
-    radius, accuracy = curve["radius"].to_numpy(), 100 * curve["accuracy"].to_numpy()
-    line = np.append(radius, radius[-1]), np.append(accuracy, 0.0)
-    ax.step(*line, where="pre", color=colour, linestyle=dash, linewidth=1.8, label=label(name), zorder=3)
+    radius, accuracy = curve["radius"].to_numpy(), curve["accuracy"].to_numpy()
+    draw_steps(ax, (radius, accuracy), name, color=colour, linestyle=dash)
     low, high = 100 * curve["low"].to_numpy(), 100 * curve["high"].to_numpy()
     ax.fill_between(radius, low, high, step="pre", color=colour, alpha=0.18, linewidth=0)
 
 
 def _draw_reference(ax: "Axes", line: Line, grey: str, dash: object) -> None:
-    radii, accuracy = line.curve.steps()
-    steps = np.append(radii, radii[-1]), np.append(100 * accuracy, 0.0)
-    ax.step(*steps, where="pre", color=grey, linestyle=dash, linewidth=1.3, label=label(line.name), zorder=4)
+    draw_steps(ax, line.curve.steps(), line.name, color=grey, linestyle=dash, linewidth=1.3, zorder=4)
+
+
+def draw_steps(ax: "Axes", steps: tuple[Floats, Floats], name: str, **look: Any) -> None:
+    """A falling step function: a share holds from the place before up to its own, and the last falls to 0."""
+    x, share = steps
+    line = np.append(x, x[-1]), np.append(100 * share, 0.0)
+    ax.step(*line, where="pre", label=label(name), **{"linewidth": 1.8, "zorder": 3, **look})
 
 
 def label(name: str) -> str:
@@ -72,7 +78,7 @@ def label(name: str) -> str:
 
 
 def _dress(ax: "Axes", level: float) -> None:
-    ax.set_xlabel(r"$\ell_2$ radius (pixels in [0, 1])")
+    ax.set_xlabel(RADIUS)
     ax.set_ylabel("certified accuracy (%)")
     ax.set_xlim(left=0)
     ax.set_ylim(0, 100)
@@ -91,20 +97,32 @@ def quiet_legend(ax: "Axes", title: str) -> None:
     """A legend that covers nothing more than it must: one of many or long names stands below the axes."""
     names = ax.get_legend_handles_labels()[1]
     longest = max(map(len, names), default=0)
-    if len(names) > MANY or longest > LONG:
-        columns = 1 if longest > LONG else 2
-        place: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.14), "ncols": columns}
-        legend = ax.legend(title=title, fontsize="x-small", title_fontsize="x-small", **place)
+    room = 0.5 if whole_figure(ax).get_figwidth() < NARROW else 1.0
+    if len(names) > room * MANY or longest > room * LONG:
+        columns = max(1, min(5, int(room * BELOW) // (longest + 7)))  # 7: the line before a name, and a gap
+        # Five letters' height below the axes: room for the labels of ticks and axis, however high the figure.
+        place: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, 0), "borderaxespad": 5}
+        legend = ax.legend(title=title, fontsize="x-small", title_fontsize="x-small", ncols=columns, **place)
     else:
-        legend = ax.legend(title=title, fontsize="small", title_fontsize="small")
+        size = "small" if room == 1 else "x-small"
+        legend = ax.legend(title=title, fontsize=size, title_fontsize=size)
     legend.set_alignment("left")
     legend.get_frame().set(edgecolor="none", alpha=0.7)
 
 
-def new_figure(width: float = WIDTH) -> "Figure":
+def whole_figure(ax: "Axes") -> "Figure":
+    """The figure that the axes are in, also where they are in a part of it."""
+    from matplotlib.figure import Figure
+
+    figure = ax.figure.figure
+    assert isinstance(figure, Figure)
+    return figure
+
+
+def new_figure(width: float = WIDTH, height: float = HEIGHT) -> "Figure":
     """An empty figure, not pyplot's: nothing global is touched and no display is needed."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise RequestError("drawing needs matplotlib: pip install 'sigmax[plot]'") from error
-    return Figure(figsize=(width, HEIGHT), layout="constrained")
+    return Figure(figsize=(width, height), layout="constrained")

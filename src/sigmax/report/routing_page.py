@@ -37,8 +37,7 @@ def routing_section(runs: Mapping[str, Run], found: Study, radii: Floats, *, str
     """Paragraphs, the first of them the heading."""
     yield "## Routing"
     yield "![routing of the inputs](routing.png)"
-    names = [*COLUMNS, *(WITH_EXPERTS if found.diagnoses else [])]
-    yield table(names, [_row(name, runs[name], found) for name in found.routings]).rstrip()
+    yield table(*routing_table(runs, found)).rstrip()
     yield MEANING
     if found.diagnoses:
         yield MEANING_WITH_EXPERTS
@@ -47,6 +46,12 @@ def routing_section(runs: Mapping[str, Run], found: Study, radii: Floats, *, str
             ["run", *map(exact, radii)],
             [[name, *_ratios(d, radii, strict)] for name, d in found.diagnoses.items()],
         ).rstrip()
+
+
+def routing_table(runs: Mapping[str, Run], found: Study) -> tuple[list[str], list[list[str]]]:
+    """The names of the columns, and a row for each dual run."""
+    names = [*COLUMNS, *(WITH_EXPERTS if found.diagnoses else [])]
+    return names, [_row(name, runs[name], found) for name in found.routings]
 
 
 def _row(name: str, run: Run, found: Study) -> list[str]:

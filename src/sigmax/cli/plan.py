@@ -1,0 +1,117 @@
+"""`sigmax plan`: how many draws a radius takes, before any is drawn."""
+
+import math
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sigmax.cli.options import Alpha
+from sigmax.cli.progress import console, say
+from sigmax.errors import RequestError
+from sigmax.records.rounding import down
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from sigmax.planning import DrawsNeeded
+
+SHARES = (0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999, 0.9999)  # looked at where no share is given
+DECIMALS = 4
+
+
+def plan(
+    radius: Annotated[float, typer.Option(help="The l2 radius wanted, in pixels of [0, 1].")],
+    sigma: Annotated[float, typer.Option(help="Standard deviation of the noise.")],
+    p: Annotated[
+        float | None, typer.Option("--p", help="True share of noisy copies in the class; without it, several.")
+    ] = None,
+    alpha: Alpha = 0.001,
+    chance: Annotated[float, typer.Option(help="How likely an input with this share is to be certified.")] = 0.95,
+    n: Annotated[int | None, typer.Option("--n", help="Say too what this many draws would do.")] = None,
+) -> None:
+    """How many draws certify a radius, and what no number of draws can. Needs no model and no data.
+
+    An expert of a dual system gets a part of alpha: ask with that part.
+
+    Example: `sigmax plan --radius 0.5 --sigma 0.25 --p 0.99`
+    """
+    from sigmax.planning import draws_needed
+
+    if n is not None and n < 1:
+        raise RequestError(f"--n must be at least 1 draw; got {n}")
+    told = {"sigma": sigma, "alpha": alpha, "chance": chance}
+    if p is None:
+        console.print(_table([draws_needed(radius, p=share, **told) for share in SHARES]))
+    else:
+        for line in _answer(draws_needed(radius, p=p, **told)):
+            say(line)
+    if n is not None:
+        say(_with(radius, sigma, n, alpha, p))
+
+
+def _answer(found: "DrawsNeeded") -> list[str]:
+    wanted = f"Radius {found.radius:g} at sigma {found.sigma:g}"
+    if not found.in_reach:
+        end = f"its radius stays below {_limit(found)}" if found.limit else "nothing is certified"
+        return [
+            f"{wanted} is out of reach for a class with a share of {found.p:g}: however many draws, {end}.",
+            f"It takes a share above {found.least_share:.6g}{_more_noise(found)}.",
+        ]
+    if found.draws is None:
+        return [
+            f"{wanted} takes more than a billion draws for a class with a share of {found.p:g}: it lies too near "
+            f"the limit, {_limit(found)}. Ask for a smaller radius."
+        ]
+    return [
+        f"{wanted}, alpha {found.alpha:g}: {found.draws:,} draws certify it with a chance of "
+        f"{100 * found.chance:g}% if the class has a share of {found.p:g}.",
+        f"Fewer than {found.unanimous:,} draws never do, even if all agree. However many draws, a share of "
+        f"{found.p:g} stays below the radius {_limit(found)}; this one takes a share above "
+        f"{found.least_share:.6g}.",
+    ]
+
+
+def _limit(found: "DrawsNeeded") -> str:
+    return down(found.limit, DECIMALS) if math.isfinite(found.limit) else "infinity"
+
+
+def _more_noise(found: "DrawsNeeded") -> str:
+    if found.least_sigma is None:
+        return "; with half of the copies or less in the class no noise will do"
+    return f", or a sigma above {found.least_sigma:.4g} under which the share were the same"
+
+
+def _table(rows: "list[DrawsNeeded]") -> "Table":
+    from rich.table import Table
+
+    first = rows[0]
+    table = Table(
+        title=f"draws for radius {first.radius:g} at sigma {first.sigma:g}, alpha {first.alpha:g}",
+        caption=(
+            f"enough with a chance of {100 * first.chance:g}%; the radius takes a share above "
+            f"{first.least_share:.6g}"
+            + (f" and at least {first.unanimous:,} draws" if first.unanimous else ", and over a billion draws")
+        ),
+    )
+    for name in ("share of the class", "draws", "largest radius in the end"):
+        table.add_column(name, justify="right")
+    for row in rows:
+        draws = f"{row.draws:,}" if row.draws else "over a billion" if row.in_reach else "out of reach"
+        table.add_row(f"{row.p:g}", draws, _limit(row))
+    return table
+
+
+def _with(radius: float, sigma: float, n: int, alpha: float, p: float | None) -> str:
+    from sigmax.planning import chance_to_certify, least_votes
+    from sigmax.radius import largest
+
+    most = down(largest(sigma, n, alpha), DECIMALS)
+    votes = least_votes(radius, sigma=sigma, n=n, alpha=alpha)
+    if votes > n:
+        return f"With {n:,} draws radius {radius:g} is out of reach: even if all agree they show {most}."
+    likely = "" if p is None else _percent(chance_to_certify(radius, sigma=sigma, n=n, alpha=alpha, p=p))
+    return f"With {n:,} draws {votes:,} votes for the class certify it{likely}; the largest radius is {most}."
+
+
+def _percent(chance: float) -> str:
+    return f", which happens with a chance of {down(100 * chance, 1)}%"

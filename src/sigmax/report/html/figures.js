@@ -1,0 +1,91 @@
+// The figures of all runs: one at a time is drawn, and each line can be hidden.
+
+const drawing = { key: null, hidden: new Set(), bands: true };
+
+function startFigures() {
+  drawing.key = page.figures[0].key;
+  for (const figure of page.figures) {
+    const choice = element("input", { type: "radio", name: "figure", value: figure.key, checked: figure.key === drawing.key });
+    choice.addEventListener("change", () => { drawing.key = figure.key; drawFigure(); });
+    one("figure-choice").append(element("label", {}, choice, figure.title));
+  }
+  one("figure-choice").hidden = page.figures.length < 2;
+  showToggles();
+}
+
+// Every line that some figure has, with the style it keeps in all of them.
+function allLines() {
+  const styles = new Map();
+  let runs = 0;
+  let references = 0;
+  for (const run of page.runs) styles.set(run.name, lineStyle(runs++, false));
+  for (const figure of page.figures) {
+    for (const line of figure.lines) {
+      if (!styles.has(line.name)) styles.set(line.name, lineStyle(references++, true));
+    }
+  }
+  return styles;
+}
+
+function showToggles() {
+  const box = one("toggles");
+  for (const old of box.querySelectorAll("label")) old.remove();
+  for (const [name, style] of allLines()) {
+    const border = style.dash === "solid" ? "solid" : style.dash === "dash" ? "dashed" : "dotted";
+    const swatch = element("span", { class: "swatch" });
+    swatch.style.borderTop = `3px ${border} ${style.color}`;
+    box.append(toggle(name, !drawing.hidden.has(name), (on) => {
+      if (on) drawing.hidden.delete(name); else drawing.hidden.add(name);
+    }, swatch));
+  }
+  box.append(toggle(`${100 * page.level}% bands`, drawing.bands, (on) => { drawing.bands = on; }));
+}
+
+function toggle(name, on, change, ...before) {
+  const input = element("input", { type: "checkbox", checked: on, "data-line": name });
+  input.addEventListener("change", () => { change(input.checked); drawFigure(); });
+  return element("label", {}, input, ...before, name);
+}
+
+function drawFigure() {
+  if (!window.Plotly) return; // it arrives a moment after the rows do
+  const figure = page.figures.find(({ key }) => key === drawing.key);
+  const styles = allLines();
+  const traces = figure.lines.flatMap((line) => tracesOf(figure, line, styles.get(line.name)));
+  const rising = figure.step === "hv";
+  const layout = {
+    ...baseLayout(),
+    margin: { l: 55, r: 15, t: 10, b: 50 },
+    showlegend: false,
+    hovermode: "x unified",
+    xaxis: { ...baseAxis(), title: { text: figure.x }, rangemode: rising ? "normal" : "tozero" },
+    yaxis: { ...baseAxis(), title: { text: figure.y }, range: [0, 101] },
+  };
+  Plotly.react("figure", traces, layout, PLOT_OPTIONS);
+  one("figure-note").textContent = figure.note
+    ?? `Line: share of inputs; band: its ${100 * page.level}% Clopper-Pearson interval over inputs, at each value by itself.`;
+}
+
+const PERCENT = 100; // shares are in hundredths of a percent
+const MILLION = 1e6;
+
+function tracesOf(figure, line, style) {
+  const visible = !drawing.hidden.has(line.name);
+  const x = line.x.map((value) => value / MILLION);
+  const falls = figure.step === "vh"; // to the axis, where the last input is lost
+  const closed = (values, last) => (falls ? [...values, last] : values);
+  const main = {
+    name: shownByPlotly(line.name), visible, type: "scatter", mode: "lines",
+    x: closed(x, x.at(-1)), y: closed(line.y.map((value) => value / PERCENT), 0),
+    line: { ...style, width: line.reference ? 1.6 : 2.2, shape: figure.step },
+    hovertemplate: "%{y:.2f}% at %{x:.4f}",
+  };
+  if (!line.low || !drawing.bands) return [main];
+  const band = { visible, type: "scatter", mode: "lines", x, line: { width: 0, shape: figure.step }, hoverinfo: "skip" };
+  const alpha = `${style.color}2e`;
+  return [
+    { ...band, y: line.low.map((value) => value / PERCENT) },
+    { ...band, y: line.high.map((value) => value / PERCENT), fill: "tonexty", fillcolor: alpha },
+    main,
+  ];
+}

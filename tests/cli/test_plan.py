@@ -1,0 +1,68 @@
+"""`sigmax plan` answers before anything is drawn."""
+
+import pytest
+
+from sigmax.planning import chance_to_certify
+
+
+def test_how_many_draws(sigmax) -> None:
+    done = sigmax("plan", "--radius", 0.5, "--sigma", 0.25, "--p", 0.99)
+    assert done.returncode == 0
+    assert "2,235 draws certify it with a chance of 95% if the class has a share of 0.99" in done.stdout
+    assert "Fewer than 301 draws never do, even if all agree" in done.stdout
+    assert "stays below the radius 0.5815; this one takes a share above 0.97725" in done.stdout
+
+
+def test_what_is_out_of_reach(sigmax) -> None:
+    done = sigmax("plan", "--radius", 0.5, "--sigma", 0.25, "--p", 0.97)
+    assert done.returncode == 0
+    assert (
+        "out of reach for a class with a share of 0.97: however many draws, its radius stays below 0.4701"
+        in done.stdout
+    )
+    assert "or a sigma above 0.2658" in done.stdout
+    done = sigmax("plan", "--radius", 0.5, "--sigma", 0.25, "--p", 0.4)
+    assert "however many draws, nothing is certified" in done.stdout
+    done = sigmax("plan", "--radius", 0.5, "--sigma", 0.25, "--p", 0.97725)
+    assert "takes more than a billion draws" in done.stdout
+
+
+def test_a_share_of_one_has_no_limit(sigmax) -> None:
+    done = sigmax("plan", "--radius", 0.5, "--sigma", 0.25, "--p", 1)
+    assert "301 draws certify it" in done.stdout
+    assert "stays below the radius infinity" in done.stdout
+
+
+def test_what_so_many_draws_do(sigmax) -> None:
+    done = sigmax("plan", "--radius", 0.5, "--sigma", 0.25, "--p", 0.99, "--n", 1000)
+    chance = chance_to_certify(0.5, sigma=0.25, n=1000, alpha=1e-3, p=0.99)
+    assert (
+        f"991 votes for the class certify it, which happens with a chance of {100 * chance - 0.05:.1f}%"
+        in done.stdout
+    )
+    done = sigmax("plan", "--radius", 0.5, "--sigma", 0.25, "--n", 100)
+    assert "With 100 draws radius 0.5 is out of reach: even if all agree they show 0.3751" in done.stdout
+
+
+def test_without_a_share_it_shows_several(sigmax) -> None:
+    shown = sigmax("plan", "--radius", 0.5, "--sigma", 0.25).stdout
+    for share, draws in (("0.95", "out of reach"), ("0.99", "2,235"), ("0.9999", "301")):
+        assert any(share in line and draws in line for line in shown.splitlines()), share
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--sigma", 0), "sigma must be a positive number"),
+        (("--p", 2), "p must be a share from 0 to 1"),
+        (("--alpha", 0), "alpha must lie strictly between 0 and 1"),
+        (("--chance", 1), "chance must lie strictly between 0 and 1"),
+        (("--radius", -1), "radius must be a number of at least 0"),
+        (("--n", 0), "--n must be at least 1 draw"),
+    ],
+)
+def test_wrong_requests(sigmax, words, told) -> None:
+    options = {"--radius": 0.5, "--sigma": 0.25, "--p": 0.9, **dict([words])}
+    done = sigmax("plan", *(word for pair in options.items() for word in pair))
+    assert done.returncode == 2
+    assert told in done.stderr

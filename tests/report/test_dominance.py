@@ -1,0 +1,128 @@
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sigmax import RequestError
+from sigmax.records.run import Run
+from sigmax.report import certified_accuracy, dominance, ecdf, vote_shares
+from tests.report.duals import HIGH, LOW, run_of, votes
+
+MakeRun = Callable[..., Run]
+Published = Callable[[str], Run]
+GRID = np.linspace(0.5, 1.0, 2001)
+
+
+def run_with(name: str, *counts: int, rule=LOW, **plan) -> Run:
+    return run_of(rule, [(0, votes(0, k)) for k in counts], name=name, **plan)
+
+
+def test_ahead_everywhere() -> None:
+    (found,) = dominance([run_with("good", 900, 800, 600), run_with("bad", 850, 800, 500)])
+    assert found.better == "good"
+    assert found.scale == "p_A"
+    assert found.comparable
+    assert str(found).startswith("good is at least as good as bad at every p_A from 0.5 on, by up to 33.3 points")
+
+
+def test_curves_that_cross() -> None:
+    (found,) = dominance([run_with("steady", 800, 800), run_with("uneven", 990, 550)])
+    assert found.better is None
+    first, second = found.stretches
+    assert (first.better, first.start, first.stop, first.gap, first.gap_at) == ("steady", 0.5, 0.8, 0.5, 0.8)
+    assert (second.better, second.start, second.stop, second.gap) == ("uneven", 0.8, 0.99, 0.5)
+    assert "neither is better everywhere" in str(found)
+    assert "Ahead are steady up to p_A 0.8, then uneven up to p_A 0.99" in str(found)
+
+
+def test_what_lies_below_one_half_does_not_count() -> None:
+    (found,) = dominance([run_with("a", 900, 490), run_with("b", 900, 10)])
+    assert found.stretches == ()
+    assert str(found) == "a and b are equal at every p_A from 0.5 on."
+
+
+counts = st.lists(st.integers(0, 1000), min_size=4, max_size=4)
+
+
+@settings(deadline=None, max_examples=60)
+@given(counts, counts)
+def test_the_verdict_is_what_looking_at_every_p_gives(one: list[int], other: list[int]) -> None:
+    runs = run_with("one", *one), run_with("other", *other)
+    (found,) = dominance(runs)
+    gap = ecdf(runs[0], GRID)["share"].to_numpy() - ecdf(runs[1], GRID)["share"].to_numpy()
+    ahead = {name for name, seen in (("one", gap > 0), ("other", gap < 0)) if seen.any()}
+    assert {stretch.better for stretch in found.stretches} == ahead
+    assert found.better == (ahead.pop() if len(ahead) == 1 else None)
+    for stretch in found.stretches:
+        after = stretch.start if stretch.start > 0.5 else 0.0  # one half itself belongs to the first
+        inside = gap[(after + 1e-9 < GRID) & (stretch.stop + 1e-9 >= GRID)]
+        assert np.all(inside >= 0) if stretch.better == "one" else np.all(inside <= 0)
+        assert stretch.gap == pytest.approx(np.abs(inside).max())
+
+
+def test_other_noise_is_compared_by_radius() -> None:
+    runs = run_with("low", 900, 900), run_with("high", 900, 600, rule=HIGH)
+    (found,) = dominance(runs)
+    assert found.scale == "radius"
+    assert [s.better for s in found.stretches] == ["low", "high"]
+    middle = found.stretches[0].stop
+    at = [certified_accuracy(run, middle).iloc[0] for run in runs]
+    assert at[0] > at[1]
+
+
+def test_every_pair_is_told_once() -> None:
+    runs = [run_with(name, k) for name, k in (("a", 900), ("b", 800), ("c", 700))]
+    assert [(d.first, d.second, d.better) for d in dominance(runs)] == [
+        ("a", "b", "a"),
+        ("a", "c", "a"),
+        ("b", "c", "b"),
+    ]
+    assert dominance(runs[0]) == []
+
+
+def test_runs_that_cannot_be_compared_say_why(make_run: MakeRun) -> None:
+    other = {"name": "mnist", "split": "test", "fingerprint": "beef"}
+    (found,) = dominance([make_run((1, 1, 0.5)), make_run((1, 1, 0.5), path="mnist.jsonl", data=other)])
+    assert not found.comparable
+    assert found.better is None
+    assert "the runs are of different data" in str(found)
+
+
+def test_routed_runs_are_compared_by_radius(digits_runs: dict[str, Run]) -> None:
+    for found in dominance([digits_runs[name] for name in ("low", "consensus", "min", "exact")]):
+        assert found.scale == "radius"
+        assert found.inputs == 40
+
+
+def test_chance_is_the_bound_of_dvoretzky_kiefer_and_wolfowitz() -> None:
+    (found,) = dominance([run_with("a", *[900] * 1000), run_with("b", *[800] * 1000)], level=0.9)
+    assert found.chance == pytest.approx(2 * np.sqrt(np.log(2 / 0.05) / 2000))
+    with pytest.raises(RequestError, match="level must lie strictly between"):
+        dominance([run_with("a", 900)], level=1.0)
+
+
+# ---- published figures -----------------------------------------------------------------------------
+
+
+def test_published_logs_cross(published: Published) -> None:
+    """CAT-RS at sigma 1 against Gaussian training at sigma 0.5: each wins where its noise suits."""
+    (found,) = dominance([published("catrs-noise_1.0"), published("gaussian-noise_0.5")])
+    assert found.scale == "radius"
+    assert [s.better for s in found.stretches] == ["gaussian-noise_0.5", "catrs-noise_1.0"]
+    assert found.stretches[0].stop == 0.757
+
+
+def test_a_log_starts_where_it_is_known(published: Published) -> None:
+    log = published("gaussian-noise_0.5")
+    (found,) = dominance([log, log])
+    assert (found.scale, found.start, found.stretches) == ("p_A", 0.5049, ())
+    assert vote_shares(log)["p_A"].min() >= 0.5049
+
+
+def test_a_log_of_impossible_radii_is_still_a_curve(published: Published) -> None:
+    cohen = published("cohen")
+    (found,) = dominance([cohen, published("catrs-noise_1.0")])
+    assert found.scale == "radius"
+    assert found.inputs == 500
