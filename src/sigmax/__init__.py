@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sigmax.certify.smoothed import Smoothed as Smoothed
     from sigmax.errors import RequestError as RequestError
     from sigmax.errors import RunError as RunError
+    from sigmax.models.denoised import Denoised as Denoised
     from sigmax.records.certificate import Certificate as Certificate
     from sigmax.records.certificate import Outcome as Outcome
     from sigmax.records.certificate import Prediction as Prediction
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Certificate": "sigmax.records.certificate",
+    "Denoised": "sigmax.models.denoised",
     "Dual": "sigmax.certify.dual",
     "Lipschitz": "sigmax.certify.lipschitz",
     "Outcome": "sigmax.records.certificate",
@@ -51,6 +53,7 @@ _MODULES = ("bounds", "data", "models", "planning", "radius", "report", "train")
 
 __all__ = [
     "Certificate",
+    "Denoised",
     "Dual",
     "Lipschitz",
     "Outcome",

@@ -1,7 +1,7 @@
 """`sigmax build`: make a system folder from networks."""
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,14 +15,31 @@ from sigmax.errors import RequestError
 if TYPE_CHECKING:
     from torch import nn
 
+    from sigmax.certify.scheme import Scheme
     from sigmax.models import Description
+
+Denoiser = Annotated[
+    str | None,
+    typer.Option(
+        "--denoiser",
+        help="To put before the network: NAME.safetensors of `train denoiser`, diffusers:FOLDER (or the hub's "
+        "OWNER/NAME), openai-cifar10:FILE.pt or openai-imagenet256:FILE.pt.",
+    ),
+]
+
+TRANSFORMERS = "transformers:"
 
 app = typer.Typer(help="Make a system: a scheme and its networks as one folder.", no_args_is_help=True)
 
 
 @app.command()
 def smoothed(
-    network: Annotated[Path, typer.Argument(help="A checkpoint: .safetensors of sigmax, or .pt, .pth, .th.")],
+    network: Annotated[
+        Path,
+        typer.Argument(
+            help="A checkpoint: .safetensors of sigmax, or .pt, .pth, .th; or transformers:FOLDER (or OWNER/NAME)."
+        ),
+    ],
     out: Annotated[Path, typer.Option("--out", help="Folder to write the system to.")],
     sigma: Annotated[float | None, typer.Option(help="Noise, pixels in [0, 1] (default: as trained).")] = None,
     bound: Annotated[
@@ -33,11 +50,13 @@ def smoothed(
     ] = None,
     classes: Annotated[int | None, typer.Option(help="Only for .pt, .pth, .th: number of classes.")] = None,
     input_shape: Annotated[
-        str | None, typer.Option(help="Only for .pt, .pth, .th: channels,height,width, such as 3,32,32.")
+        str | None,
+        typer.Option(help="Only for .pt, .pth, .th and transformers: channels,height,width, such as 3,32,32."),
     ] = None,
     normalise: Annotated[
         str | None, typer.Option(help="Only for .pt, .pth, .th: none, cifar10 or imagenet mean and std.")
     ] = None,
+    denoiser: Denoiser = None,
 ) -> None:
     """Smooth one network with one noise level.
 
@@ -48,11 +67,13 @@ def smoothed(
     told = {"architecture": architecture, "classes": classes, "input-shape": input_shape, "normalise": normalise}
     model, description = _read_network(network, told)
     noise = _noise(network, description, sigma)
-    scheme = Smoothed(model, sigma=noise, classes=description.classes, bound=bound.value)
+    base = _behind(denoiser, model, description, [])
+    scheme = Smoothed(base, sigma=noise, classes=description.classes, bound=bound.value)
     scheme.save(out)
+    denoised = "" if denoiser is None else "behind a denoiser, "
     say(
-        f"Wrote {out}: {description.architecture} smoothed with sigma {noise:g}, {description.classes} classes, "
-        f"bound {bound.value}. Next: sigmax certify {out} --data ... --out RUN"
+        f"Wrote {out}: {description.architecture} {denoised}smoothed with sigma {noise:g}, "
+        f"{description.classes} classes, bound {bound.value}. Next: sigmax certify {out} --data ... --out RUN"
     )
 
 
@@ -72,6 +93,7 @@ def dual(
         ),
     ] = opt.RuleName.CONSENSUS,
     sigma: Annotated[float | None, typer.Option(help="The router's noise (default: as trained).")] = None,
+    denoiser: Denoiser = None,
 ) -> None:
     """Route each input to one of several experts, which may be of any kind, dual systems included.
 
@@ -88,7 +110,8 @@ def dual(
     loaded = systems.load_together(experts)
     with warnings.catch_warnings(record=True) as caught, _asking_for_a_router(router, description, len(loaded)):
         warnings.simplefilter("always")
-        scheme = Dual(Smoothed(model, sigma=noise, classes=description.classes), loaded, rule=rule.value)
+        base = _behind(denoiser, model, description, loaded)
+        scheme = Dual(Smoothed(base, sigma=noise, classes=description.classes), loaded, rule=rule.value)
     for warning in caught:
         complain(f"warning: {warning.message}", style="yellow")
     _compare_experts(description, {name: systems.fingerprint(e) for name, e in zip(experts, loaded, strict=True)})
@@ -97,6 +120,34 @@ def dual(
         f"Wrote {out}: {len(loaded)} experts behind a router with sigma {noise:g}, {scheme.classes} classes, "
         f"rule {rule.value}. Next: sigmax certify {out} --data ... --out RUN"
     )
+
+
+def _behind(
+    denoiser: str | None, model: "nn.Module", description: "Description", experts: "Sequence[Scheme]"
+) -> "nn.Module":
+    """The network behind the denoiser asked for: the very one of an expert where they have it in common."""
+    from sigmax import models
+    from sigmax.models import denoisers
+
+    trained_behind = description.notes.get("training", {}).get("denoiser")
+    asked = None if denoiser is None else denoisers.load(denoiser)
+    found = None if asked is None else models.fingerprint(asked)
+    if trained_behind != found and trained_behind is not None:
+        complain(
+            "note: the network was trained on images denoised by "
+            f"{'another' if found else 'a'} denoiser; give that one by --denoiser unless you know better",
+            style="yellow",
+        )
+    if asked is None:
+        return model
+    held = [
+        voter.model.denoiser
+        for e in experts
+        for voter in e.voters.values()
+        if isinstance(voter.model, models.Denoised)
+    ]
+    shared = [d for d in held if isinstance(d, models.Denoiser) and models.fingerprint(d) == found]
+    return models.Denoised(shared[0] if shared else asked, model)
 
 
 def _noise(network: Path, description: "Description", asked: float | None) -> float:
@@ -159,6 +210,12 @@ def _read_network(path: Path, told: "dict[str, str | int | None]") -> "tuple[nn.
     missing = [f"--{name}" for name, value in told.items() if value is None]
     if path.suffix == ".safetensors" and not given:
         return models.load(path)
+    if str(path).startswith(TRANSFORMERS):
+        if set(given) - {"--input-shape"}:
+            raise RequestError("a transformers classifier says what it is; give --input-shape alone, of the images")
+        shape = None if told["input-shape"] is None else _shape(str(told["input-shape"]))
+        model = models.from_transformers(str(path).removeprefix(TRANSFORMERS), input_shape=shape)
+        return model, model.description
     if missing:
         raise RequestError(
             f"{path.name} holds weights only, so what they are must be told; also give {', '.join(missing)}"

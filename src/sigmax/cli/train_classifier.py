@@ -8,13 +8,25 @@ import typer
 
 from sigmax.cli import options as opt
 from sigmax.cli.progress import progress, resumable, say, warn_of_noise
-from sigmax.cli.train_options import Device, Normalise, Out, Seed, Width, given, last_report, options
+from sigmax.cli.train_options import (
+    BehindDenoiser,
+    Device,
+    Normalise,
+    Out,
+    Seed,
+    Width,
+    given,
+    last_report,
+    options,
+    read_denoiser,
+)
 from sigmax.errors import RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
+    from sigmax.models import Classifier
     from sigmax.train import Method
 
 NAMES = "gaussian, stability, smoothadv, macer, consistency, smoothmix, cat-rs or easy-samples"
@@ -51,6 +63,10 @@ def classifier(
     ] = None,
     width: Width = None,
     normalise: Normalise = "none",
+    start: Annotated[
+        Path | None, typer.Option(help="Checkpoint whose weights to begin with; it also decides the model.")
+    ] = None,
+    denoiser: BehindDenoiser = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over the training images (default: 120).")] = None,
     batch: Annotated[int | None, typer.Option(help="Noisy images a step, copies counted (default: 64).")] = None,
     lr: Annotated[float | None, typer.Option(help="Learning rate at the start, or peak (default: 0.1).")] = None,
@@ -112,6 +128,8 @@ def classifier(
             architecture=model or (found.architecture if found else "small-cnn"),
             options=options(width),
             normalisation=normalise,
+            start=_begun(start, model, width, normalise),
+            denoiser=read_denoiser(denoiser),
             sigma=sigma,
             settings=settings,
             out=out,
@@ -121,7 +139,18 @@ def classifier(
             on_step=watch,
             on_epoch=lambda report: setattr(watch, "note", report.line()),
         )
-    _conclude(out)
+    _conclude(out, denoiser)
+
+
+def _begun(start: Path | None, model: str | None, width: int | None, normalise: str) -> "Classifier | None":
+    """The classifier to begin with; what would describe another one beside it is refused."""
+    if start is None:
+        return None
+    if model is not None or width is not None or normalise != "none":
+        raise RequestError(f"{start} says which model it is; leave out --model, --width and --normalise")
+    from sigmax import models
+
+    return models.load(start)[0]
 
 
 def taught(
@@ -149,8 +178,9 @@ def taught(
     return make
 
 
-def _conclude(out: Path) -> None:
+def _conclude(out: Path, denoiser: str | None) -> None:
     last = last_report(out)
     if last is not None:
         say(f"Last epoch: {last.accuracy:.1%} of the noisy training images classified right, loss {last.loss:.3g}.")
-    say(f"Wrote {out}. Next: sigmax build smoothed {out} --out SYSTEM")
+    before = "" if denoiser is None else f" --denoiser {denoiser}"
+    say(f"Wrote {out}. Next: sigmax build smoothed {out}{before} --out SYSTEM")

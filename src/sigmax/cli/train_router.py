@@ -10,7 +10,18 @@ import typer
 
 from sigmax.cli import options as opt
 from sigmax.cli.progress import complain, progress, resumable, say, warn_of_noise
-from sigmax.cli.train_options import Device, Normalise, Out, Seed, Width, given, last_report, options
+from sigmax.cli.train_options import (
+    BehindDenoiser,
+    Device,
+    Normalise,
+    Out,
+    Seed,
+    Width,
+    given,
+    last_report,
+    options,
+    read_denoiser,
+)
 from sigmax.errors import RequestError
 
 if TYPE_CHECKING:
@@ -48,6 +59,7 @@ def router(
     ] = None,
     width: Width = None,
     normalise: Normalise = "none",
+    denoiser: BehindDenoiser = None,
     epochs: Annotated[
         int | None, typer.Option(help="Passes over the training images (default: 120, or the preset's).")
     ] = None,
@@ -123,6 +135,7 @@ def router(
             architecture=base.architecture,
             options=options(width),
             normalisation=normalise,
+            denoiser=read_denoiser(denoiser),
             settings=settings,
             out=out,
             held_out=held_out,
@@ -135,7 +148,8 @@ def router(
         say(_held_out(last.validation, found.sigmas))
         if max(last.validation["routes"]) == 1:
             complain(f"warning: {_one_route(fields)}", style="yellow")
-    say(f"Wrote {out}. Next: sigmax build dual {out} EXPERT... --out SYSTEM")
+    before = "" if denoiser is None else f" --denoiser {denoiser}"
+    say(f"Wrote {out}. Next: sigmax build dual {out} EXPERT...{before} --out SYSTEM")
 
 
 def _base(preset: str | None, model: str | None) -> "Preset":

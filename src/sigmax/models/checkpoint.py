@@ -16,10 +16,12 @@ from torch import Tensor, nn
 from sigmax.errors import RequestError, RunError
 from sigmax.files import replacing
 from sigmax.models.classifier import Classifier, create, describe
+from sigmax.models.denoiser import Denoiser, create_denoiser
 from sigmax.models.description import Description
 from sigmax.models.tensors import digest, fill
 
 _KEY = "sigmax"
+_LONGEST = 300  # characters of a message on where a model comes from: another library's config is a page
 
 
 @dataclass(frozen=True)
@@ -38,11 +40,11 @@ class Checkpoint:
 def save(path: str | Path, model: nn.Module) -> Path:
     """Write the model with its description to `path`, whole or not at all, and return the path.
 
-    Needs a model that can describe itself: one made by `create`, `load` or `import_weights`.
+    Needs a model that can describe itself: one made by `create`, `load` or `import_weights`, or a `Denoiser`.
     """
     path = Path(path)
     description = describe(model)
-    if not isinstance(model, Classifier) or description is None:
+    if not isinstance(model, Classifier | Denoiser) or description is None:
         raise RequestError(
             f"a {type(model).__name__} has no description to save; register its builder with "
             "sigmax.models.register and make it with sigmax.models.create"
@@ -63,20 +65,41 @@ def load(path: str | Path, *, device: str | torch.device = "cpu") -> tuple[Class
     Every tensor's name, shape and kind is checked against the architecture that the file names. torch's global
     generator is left as it was.
     """
+    model = _loaded(path, device)
+    if not isinstance(model, Classifier):
+        raise RequestError(
+            f"{path} holds a denoiser, which classifies nothing by itself; load it with "
+            "sigmax.models.load_denoiser and put a classifier behind it: sigmax.Denoised(denoiser, classifier)"
+        )
+    return model, model.description
+
+
+def load_denoiser(path: str | Path, *, device: str | torch.device = "cpu") -> Denoiser:
+    """The saved denoiser, in eval mode; checked as `load` does."""
+    model = _loaded(path, device)
+    if not isinstance(model, Denoiser):
+        raise RequestError(
+            f"{path} holds a classifier of {model.description.classes} classes, no denoiser; "
+            "`sigmax train denoiser` makes one"
+        )
+    return model
+
+
+def _loaded(path: str | Path, device: str | torch.device) -> Classifier | Denoiser:
     checkpoint = read(path)
     told = checkpoint.description
     source = f"{path}, which says it is {told.architecture!r} with options {dict(told.options)}"
     model = _created(told, path)
-    fill(model.network, checkpoint.tensors, classes=told.classes, source=source)
+    fill(model.network, checkpoint.tensors, classes=told.classes, source=source[:_LONGEST])
     # One dtype for all: a model that was saved in half precision needs its normalisation in half precision too.
     dtype = next(model.parameters(), torch.empty(0)).dtype
-    return model.to(device, dtype), model.description
+    return model.to(device, dtype)
 
 
-def _created(told: Description, path: str | Path) -> Classifier:
+def _created(told: Description, path: str | Path) -> Classifier | Denoiser:
     try:
         with torch.random.fork_rng(devices=[]):
-            return create(told)
+            return create_denoiser(told) if told.denoises else create(told)
     except RequestError as error:
         raise RequestError(f"{path}: {error}") from error
 
@@ -116,6 +139,6 @@ def fingerprint(model: nn.Module | str | Path) -> str:
     """
     if isinstance(model, str | Path):
         return read(model).fingerprint
-    if isinstance(model, Classifier):
+    if isinstance(model, Classifier | Denoiser):
         return digest(model.description.identity(), model.network.state_dict())
     return digest("", model.state_dict())

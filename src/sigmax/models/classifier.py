@@ -5,6 +5,8 @@ from dataclasses import replace
 
 from torch import nn
 
+from sigmax.errors import RequestError
+from sigmax.models.denoiser import Denoiser
 from sigmax.models.description import Description
 from sigmax.models.normalise import Normalise
 from sigmax.models.registry import all_options, build
@@ -34,6 +36,10 @@ def create(description: Description) -> Classifier:
     Weights are drawn from torch's global generator. The model's own description names every option, so that it
     means the same network should a default ever change.
     """
+    if description.denoises:
+        raise RequestError(
+            f"a {description.architecture!r} of 0 classes is a denoiser; make it with sigmax.models.create_denoiser"
+        )
     complete = all_options(description.architecture, description.options)
     network = build(
         description.architecture,
@@ -45,5 +51,5 @@ def create(description: Description) -> Classifier:
 
 
 def describe(model: object) -> Description | None:
-    """What a model made by `create`, `load` or `import_weights` is; None for any other."""
-    return model.description if isinstance(model, Classifier) else None
+    """What a model made by `create`, `load` or `import_weights`, or a denoiser of ours, is; None for any other."""
+    return model.description if isinstance(model, Classifier | Denoiser) else None

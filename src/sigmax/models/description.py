@@ -19,7 +19,7 @@ class Description:
 
     architecture   its name in the registry
     options        the architecture's options, such as {"width": 16}
-    classes        how many logits an input gets
+    classes        how many logits an input gets; 0: none, it is a denoiser and an input comes back as an image
     input_shape    (C, H, W) of one input
     normalisation  what is done to pixels in [0, 1] before the network sees them; None: nothing
     sigma          standard deviation of the noise it was trained on, in pixels; None: not known
@@ -39,7 +39,7 @@ class Description:
             raise RequestError(
                 f"architecture must be a name such as 'resnet20', got {self.architecture!r:.80}; see models.names()"
             )
-        if not _is_count(self.classes) or self.classes < 2:
+        if not self.denoises and (not _is_count(self.classes) or self.classes < 2):
             raise RequestError(f"classes must be a whole number of at least 2, got {self.classes!r}")
         if len(self.input_shape) != 3 or not all(map(_is_count, self.input_shape)):
             raise RequestError(
@@ -52,8 +52,15 @@ class Description:
         for part in ("options", "notes"):
             object.__setattr__(self, part, _as_json(part, getattr(self, part)))
 
+    @property
+    def denoises(self) -> bool:
+        """Whether it is a denoiser, which takes sigma and returns images, rather than a classifier."""
+        return type(self.classes) is int and self.classes == 0
+
     def _check_normalisation(self) -> None:
         channels = self.input_shape[0]
+        if self.denoises and self.normalisation is not None:
+            raise RequestError("a denoiser takes and returns pixels on [0, 1]; its normalisation must be None")
         if self.normalisation is not None and len(self.normalisation.mean) != channels:
             raise RequestError(
                 f"the normalisation is for {len(self.normalisation.mean)} channels and the inputs have "

@@ -1,10 +1,12 @@
 """Architectures by name, so that a file can say which network it holds without bringing code.
 
 A builder is a function or class called as `builder(classes=10, input_shape=(3, 32, 32), **options)` whose
-further keyword arguments, each with a default, are the architecture's options.
+further keyword arguments, each with a default, are the architecture's options. Builders of denoisers, which turn
+images into images, take no classes.
 """
 
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from inspect import Parameter, signature
 from typing import Any
 
@@ -15,6 +17,7 @@ from sigmax.errors import RequestError
 from sigmax.models.cifar_resnet import resnet20, resnet56, resnet110
 from sigmax.models.resnet18 import ResNet18
 from sigmax.models.small_cnn import SmallCNN
+from sigmax.models.unet import UNet
 
 Builder = Callable[..., nn.Module]
 
@@ -25,27 +28,39 @@ _builders: dict[str, Builder] = {
     "resnet56": resnet56,
     "resnet110": resnet110,
 }
+_denoisers: dict[str, Builder] = {"unet": UNet}
+# Networks of other libraries, which are needed only where one is used. Their options hold that library's config, so
+# they are made by its loaders, not by name. The builder is `build` of the module.
+_classifier_adapters = {"transformers": "sigmax.models.transformers"}
+_denoiser_adapters = {"diffusers": "sigmax.models.denoisers.diffusion"}
+_adapters = {**_classifier_adapters, **_denoiser_adapters}
 
 
 def names() -> tuple[str, ...]:
-    """Every architecture that can be built, the user's own included, in the order they were registered."""
+    """Every architecture of a classifier, the user's own included, in the order they were registered."""
     return tuple(_builders)
 
 
-def register(name: str) -> Callable[[Builder], Builder]:
+def denoiser_names() -> tuple[str, ...]:
+    """Every architecture of a denoiser, likewise."""
+    return tuple(_denoisers)
+
+
+def register(name: str, *, denoiser: bool = False) -> Callable[[Builder], Builder]:
     """Add a builder under `name`, as a decorator or as `register(name)(builder)`.
 
     The builder is called as `builder(classes=10, input_shape=(3, 32, 32), **options)` and returns a network that
     maps (n, *input_shape) to logits (n, classes). Its options are keyword-only arguments, with defaults or without.
+    With `denoiser=True` it is called without classes, and its network, `network(images, sigma)`, returns images.
     A name belongs to one builder for good: files refer to it.
     """
 
     def add(builder: Builder) -> Builder:
-        if _builders.get(name, builder) is not builder:
+        if {**_builders, **_denoisers}.get(name, builder) is not builder or name in _adapters:
             raise RequestError(
                 f"the architecture {name!r} is registered already, and files refer to it; choose another name"
             )
-        _builders[name] = builder
+        (_denoisers if denoiser else _builders)[name] = builder
         return builder
 
     return add
@@ -58,6 +73,8 @@ def build(name: str, *, classes: int, input_shape: tuple[int, int, int], **optio
     """
     request = f"architecture {name!r} with {classes} classes, inputs {input_shape} and options {options}"
     builder, complete = _builder(name), all_options(name, options)
+    if name in _denoisers or name in _denoiser_adapters:
+        raise RequestError(f"{name!r} is a denoiser, which tells no classes apart; classifiers: {_listed(names())}")
     try:
         network = builder(classes=classes, input_shape=input_shape, **complete).eval()
         with torch.no_grad():
@@ -69,6 +86,21 @@ def build(name: str, *, classes: int, input_shape: tuple[int, int, int], **optio
             f"{request}: two images should give logits of shape {(2, classes)}, they gave "
             f"{tuple(logits.shape)}; correct the builder, or ask for the classes it has"
         )
+    return network
+
+
+def build_denoiser(name: str, *, input_shape: tuple[int, int, int], **options: Any) -> nn.Module:
+    """A fresh denoiser in eval mode, called as `network(images, sigma)`; its weights as those of `build`."""
+    request = f"denoiser {name!r} with inputs {input_shape} and options {options}"
+    complete = all_options(name, options)
+    if name in _builders or name in _classifier_adapters:
+        raise RequestError(f"{name!r} is a classifier, no denoiser; denoisers are: {_listed(denoiser_names())}")
+    try:
+        network: nn.Module = _builder(name)(input_shape=input_shape, **complete).eval()
+    except RequestError:
+        raise
+    except (ArithmeticError, IndexError, RuntimeError, TypeError, ValueError) as error:
+        raise RequestError(f"{request} cannot be built: {error}") from error
     return network
 
 
@@ -92,12 +124,16 @@ def all_options(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _builder(name: str) -> Builder:
-    if name not in _builders:
+    if name in _adapters:
+        adapter: Builder = import_module(_adapters[name]).build
+        return adapter
+    known = {**_builders, **_denoisers}
+    if name not in known:
         raise RequestError(
-            f"unknown architecture {name!r}; known are: {_listed(names())}. "
+            f"unknown architecture {name!r}; known are: {_listed(known)}. "
             "Add your own with sigmax.models.register(name)(builder)"
         )
-    return _builders[name]
+    return known[name]
 
 
 def _listed(items: Any) -> str:

@@ -12,6 +12,7 @@ the experts under the routed noise, and a pipeline that does all of it from one 
 
 from sigmax.train.choose import Choice, choose_sigmas
 from sigmax.train.classifier import train_classifier
+from sigmax.train.denoiser import DENOISING, Denoising, train_denoiser
 from sigmax.train.finetune import FINE_TUNING, Mixed, Routed, fine_tune, routes_of
 from sigmax.train.gaussian import Gaussian, add_noise
 from sigmax.train.labels import Labels, make_labels, read_labels
@@ -27,10 +28,12 @@ from sigmax.train.router_presets import PRESETS, router_preset
 from sigmax.train.settings import Settings
 
 __all__ = [
+    "DENOISING",
     "FINE_TUNING",
     "PRESETS",
     "Batch",
     "Choice",
+    "Denoising",
     "EpochReport",
     "Examples",
     "Gaussian",
@@ -54,5 +57,6 @@ __all__ = [
     "router_preset",
     "routes_of",
     "train_classifier",
+    "train_denoiser",
     "train_router",
 ]

@@ -1,19 +1,22 @@
 """Train one classifier: from a data set to a checkpoint."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
 from sigmax import models
 from sigmax.data import Dataset
 from sigmax.errors import RequestError
-from sigmax.models import Description, Normalisation
+from sigmax.models import Classifier, Description, Normalisation
+from sigmax.train.data_dependent import DataDependent
 from sigmax.train.gaussian import Gaussian
 from sigmax.train.method import Examples, Method
-from sigmax.train.network import images, told_of, train_network
+from sigmax.train.network import images, told_of, told_of_denoiser, train_network
 from sigmax.train.progress import OnEpoch, OnStep
 from sigmax.train.quick_check import IMAGES, QuickCheck, refuse_other_kind, split
 from sigmax.train.settings import Settings
@@ -22,11 +25,13 @@ from sigmax.train.settings import Settings
 def train_classifier(
     dataset: Dataset,
     *,
-    architecture: str,
+    architecture: str = "small-cnn",
     sigma: float,
     out: str | Path,
     options: Mapping[str, Any] | None = None,
     normalisation: str | Normalisation | None = None,
+    start: Classifier | None = None,
+    denoiser: nn.Module | None = None,
     settings: Settings | None = None,
     method: Callable[[float], Method] = Gaussian,
     validation: float | Dataset = 0.0,
@@ -41,7 +46,9 @@ def train_classifier(
     once. A file at `out` that another request made is never overwritten. Beside `out` lie its metrics
     (`.metrics.jsonl`, one line an epoch) and, until the end, its state (`.partial`).
 
-    `method(sigma)` makes the training method.
+    `method(sigma)` makes the training method. `start`: a classifier whose weights to begin with, which also decides
+    architecture, options and normalisation. `denoiser`: takes the noise off the images before the classifier sees
+    them, and stays as it is; what is written is the classifier alone.
 
     `validation`: a share of the images to hold out, or images of another split. Every `validate_every` epochs, and
     after the last, the metrics' `validation` says how the smoothed classifier does on (some of) them, as
@@ -55,25 +62,45 @@ def train_classifier(
     def examples(device: torch.device) -> Examples:
         return Examples(images(taught, device), torch.tensor(taught.labels, device=device))
 
+    description = Description(
+        architecture=architecture,
+        options=options or {},
+        classes=len(dataset.classes),
+        input_shape=dataset.shape,
+        normalisation=models.normalisation(normalisation),
+        sigma=sigma,
+    )
+    taught_by = method(sigma)
+    if denoiser is not None and isinstance(taught_by, DataDependent):
+        raise RequestError("behind a denoiser all images have one noise; train without data-dependent noise there")
+    if start is not None:
+        description = _like(start, description)
+        made_from["start"] = models.fingerprint(start)
     return train_network(
-        Description(
-            architecture=architecture,
-            options=options or {},
-            classes=len(dataset.classes),
-            input_shape=dataset.shape,
-            normalisation=models.normalisation(normalisation),
-            sigma=sigma,
-        ),
-        method(sigma),
+        description,
+        taught_by,
         examples,
         settings,
         out=Path(out),
-        made_from=made_from,
+        made_from={**made_from, **told_of_denoiser(denoiser)},
         notes={"class_names": dataset.classes},
+        start=start,
+        behind=denoiser,
         validate=None if held is None else _check(held, sigma, settings, validate_every),
         on_epoch=on_epoch,
         on_step=on_step,
     )
+
+
+def _like(start: Classifier, asked: Description) -> Description:
+    """The description of the classifier to begin with, for the noise asked for; refused if it is for other data."""
+    there = start.description
+    if (there.classes, there.input_shape) != (asked.classes, asked.input_shape):
+        raise RequestError(
+            f"the classifier to begin with tells {there.classes} classes of images {there.input_shape} apart, and "
+            f"the data has {asked.classes} of {asked.input_shape}; begin with another, or with none"
+        )
+    return replace(there, sigma=asked.sigma, notes={})
 
 
 def _divided(

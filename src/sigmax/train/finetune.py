@@ -28,12 +28,13 @@ from sigmax.certify.smoothed_rule import SmoothedRule
 from sigmax.data import Dataset
 from sigmax.errors import RequestError
 from sigmax.files import written_whole
-from sigmax.models import Classifier
+from sigmax.models import Classifier, Denoised
 from sigmax.noise.draws import check_word
 from sigmax.records.certificate import leading
 from sigmax.system.folder import fingerprint
+from sigmax.train.behind import answers, classifier_of, denoiser_of
 from sigmax.train.method import Batch, Examples, Method, Score
-from sigmax.train.network import images, told_of, train_network
+from sigmax.train.network import images, told_of, told_of_denoiser, train_network
 from sigmax.train.noisy import noisy_copies, uniform
 from sigmax.train.partial import refuse_other_plan
 from sigmax.train.progress import OnStep
@@ -59,7 +60,7 @@ class Routed(Method):
         """The mean cross-entropy of one noisy copy of each input."""
         classes, routes = batch.targets.unbind(dim=1)
         sigma = batch.pixels.new_tensor(self.sigmas)[routes]
-        return scored(model, noisy_copies(batch.pixels, sigma, 1, batch.generator), classes)
+        return scored(model, noisy_copies(batch.pixels, sigma, 1, batch.generator), sigma, classes)
 
 
 @dataclass(frozen=True)
@@ -73,12 +74,12 @@ class Mixed(Method):
         """The mean cross-entropy of one noisy copy of each input."""
         which = (uniform(batch.pixels, batch.generator) * len(self.sigmas)).long()
         sigma = batch.pixels.new_tensor(self.sigmas)[which]
-        return scored(model, noisy_copies(batch.pixels, sigma, 1, batch.generator), batch.targets)
+        return scored(model, noisy_copies(batch.pixels, sigma, 1, batch.generator), sigma, batch.targets)
 
 
-def scored(model: nn.Module, noisy: Tensor, classes: Tensor) -> Score:
+def scored(model: nn.Module, noisy: Tensor, sigma: Tensor, classes: Tensor) -> Score:
     """Cross-entropy and the share of right answers."""
-    logits = model(noisy)
+    logits = answers(model, noisy, sigma)
     return Score(functional.cross_entropy(logits, classes), (logits.argmax(dim=1) == classes).float().mean())
 
 
@@ -99,7 +100,8 @@ def fine_tune(
     What is wrong with the request is said before anything is computed. `n` votes decide each input's route. The
     routes and the new networks, one file for each network of the experts, are kept in `folder`: a call that was cut
     short goes on when repeated and ends with the same weights, a finished one returns at once, and what another
-    request made is never overwritten. Experts whose route no input takes stay as they are. Before the training
+    request made is never overwritten. Of experts that denoise first the classifier is fine-tuned, on denoised
+    images, and the denoiser stays. Experts whose route no input takes stay as they are. Before the training
     `on_routes` is told how many inputs each route got, and `on_warning` of those that got none.
     """
     settings, folder = settings or FINE_TUNING, Path(folder)
@@ -176,20 +178,20 @@ def check_votes(n: int, name: str = "n") -> None:
 def shared_networks(experts: Sequence[Scheme]) -> dict[int, list[int]]:
     """The routes that share a network, by the first of them; experts that cannot be fine-tuned are refused."""
     groups: dict[int, list[int]] = {}
-    first: dict[int, int] = {}
+    first: dict[tuple[int, int], int] = {}
     for j, expert in enumerate(experts):
         if not isinstance(expert, Smoothed):
             raise RequestError(
                 f"expert {j} is a {type(expert).__name__}, and only Smoothed experts can be fine-tuned under the "
                 "routed noise; a Dual among them is fine-tuned by itself, before it becomes an expert"
             )
-        model = expert.voters["base"].model
-        if models.describe(model) is None:
+        model = classifier_of(expert)
+        if not isinstance(model, Classifier):
             raise RequestError(
                 f"expert {j} is over a {type(model).__name__} that sigmax cannot rebuild, and so not fine-tune; "
                 "register its architecture with sigmax.models.register and make it with sigmax.models.create"
             )
-        groups.setdefault(first.setdefault(id(model), j), []).append(j)
+        groups.setdefault(first.setdefault((id(model), id(denoiser_of(expert))), j), []).append(j)
     return groups
 
 
@@ -240,7 +242,7 @@ def _tune(
     on_step: OnStep | None,
 ) -> Classifier:
     """The network that the experts share, trained on the inputs of their routes."""
-    start = experts[0].voters["base"].model
+    start, denoiser = classifier_of(experts[0]), denoiser_of(experts[0])
     assert isinstance(start, Classifier)
     noises = {expert.rule.largest_noise for expert in experts}
 
@@ -254,9 +256,10 @@ def _tune(
         examples,
         settings,
         out=out,
-        made_from={**made_from, "start": models.fingerprint(start)},
+        made_from={**made_from, "start": models.fingerprint(start), **told_of_denoiser(denoiser)},
         notes={"class_names": dataset.classes},
         start=start,
+        behind=denoiser,
         on_step=on_step,
     )
     return models.load(path)[0]
@@ -267,8 +270,9 @@ def _over(network: Classifier, expert: Scheme) -> Smoothed:
     assert isinstance(expert, Smoothed)
     assert isinstance(expert.rule, SmoothedRule)
     voter = expert.voters["base"]
+    denoiser = denoiser_of(expert)
     return Smoothed(
-        network,
+        network if denoiser is None else Denoised(denoiser, network),
         sigma=expert.sigma,
         classes=expert.classes,
         bound=expert.rule.bound,

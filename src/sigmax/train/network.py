@@ -9,13 +9,16 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
 import sigmax
 from sigmax import models
 from sigmax.data import Dataset
 from sigmax.errors import RequestError
-from sigmax.models import Classifier, Description
+from sigmax.models import Classifier, Denoiser, Description
+from sigmax.system.networks import fingerprint_of
 from sigmax.train import distributed
+from sigmax.train.behind import Behind
 from sigmax.train.loop import WEIGHTS, Validate, fit, seeded
 from sigmax.train.method import Examples, Method
 from sigmax.train.partial import Partial, refuse_other_plan
@@ -32,7 +35,8 @@ def train_network(
     out: Path,
     made_from: Mapping[str, Any],
     notes: Mapping[str, Any],
-    start: Classifier | None = None,
+    start: Classifier | Denoiser | None = None,
+    behind: nn.Module | None = None,
     validate: Validate | None = None,
     on_epoch: OnEpoch | None = None,
     on_step: OnStep | None = None,
@@ -47,7 +51,8 @@ def train_network(
 
     `examples` is asked for the training inputs only when something is left to train. `made_from` names them: with
     description, method and settings it is the plan, all that the result depends on. `notes` are kept as they are.
-    `start`: a network of the same description whose weights to begin with; `made_from` names it.
+    `start`: a network of the same description whose weights to begin with; `made_from` names it. `behind`: a
+    denoiser that the images pass first, and that stays as it is; `made_from` names it too.
 
     Under `torchrun` every process calls this with the same request, and they train together (see `distributed`).
     """
@@ -56,14 +61,16 @@ def train_network(
         device = team.together(settings.torch_device)
         # Drawn on the CPU, so that the seed's first weights are the same on every device.
         with seeded(settings.seed, WEIGHTS, device=torch.device("cpu")):
-            model = models.create(description)
+            model = models.create_denoiser(description) if description.denoises else models.create(description)
         if start is not None:
             model.load_state_dict(start.state_dict())
+        if behind is not None:
+            behind.to(device)
         plan = _plan(model.description, method, settings, made_from)
         partial = Partial(Path(f"{out}.partial"), plan)
         if not team.from_first(lambda: _is_finished(out, plan)):
             fit(
-                model.to(device),
+                _trained(model, behind, method).to(device),
                 method,
                 team.together(lambda: examples(device)),
                 settings,
@@ -83,9 +90,19 @@ def train_network(
     return out
 
 
+def _trained(model: Classifier | Denoiser, behind: nn.Module | None, method: Method) -> nn.Module:
+    """What the training loop sees: the model, behind a denoiser where there is one."""
+    return model if behind is None else Behind(behind, model, getattr(method, "sigma", None))
+
+
 def metrics_path(out: Path) -> Path:
     """Where the metrics of the run that makes the checkpoint `out` are."""
     return Path(f"{out}.metrics.jsonl")
+
+
+def told_of_denoiser(denoiser: nn.Module | None) -> dict[str, str]:
+    """What a plan says of the denoiser that its images pass first; nothing where there is none."""
+    return {} if denoiser is None else {"denoiser": fingerprint_of("denoiser", denoiser)}
 
 
 def told_of(dataset: Dataset) -> dict[str, str]:

@@ -36,16 +36,17 @@ class Computed(nn.Module):
             model.to(memory_format=self._layout)  # type: ignore[call-overload]  # torch's stubs forget this use
         self._type = _TYPES.get(settings.precision)
         self._device = device.type
+        self.takes_sigma = bool(getattr(model, "takes_sigma", False))
         # A function, for as a second submodule the weights would have two names.
-        self._call: Callable[[Tensor], Tensor] = partial(torch.compile(model) if settings.compile else model)
+        self._call: Callable[..., Tensor] = partial(torch.compile(model) if settings.compile else model)
 
-    def forward(self, images: Tensor) -> Tensor:
-        """Logits in the images' own precision."""
+    def forward(self, images: Tensor, *noise: float | Tensor) -> Tensor:
+        """The answer in the images' own precision; a model that wants to know the images' noise is told."""
         if self._layout is not None:
             images = images.contiguous(memory_format=self._layout)
         with self._precision():
-            logits = self._call(images)
-        return logits.to(images.dtype)
+            answer = self._call(images, *noise)
+        return answer.to(images.dtype)
 
     def _precision(self) -> AbstractContextManager[Any]:
         return nullcontext() if self._type is None else torch.autocast(self._device, dtype=self._type)

@@ -12,6 +12,7 @@ from typing import Any, Unpack
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from sigmax import models
 from sigmax.data import Dataset
@@ -19,7 +20,7 @@ from sigmax.errors import RequestError
 from sigmax.models import Description, Normalisation
 from sigmax.train.labels import Labels
 from sigmax.train.method import Examples
-from sigmax.train.network import images, told_of, train_network
+from sigmax.train.network import images, told_of, told_of_denoiser, train_network
 from sigmax.train.progress import OnEpoch, OnStep
 from sigmax.train.router_check import INPUTS, OnWarning, Watcher
 from sigmax.train.router_loss import Router, RouterOptions, shares_of
@@ -40,6 +41,7 @@ def train_router(
     out: str | Path,
     options: Mapping[str, Any] | None = None,
     normalisation: str | Normalisation | None = None,
+    denoiser: nn.Module | None = None,
     settings: Settings | None = None,
     held_out: float = 0.1,
     on_epoch: OnEpoch | None = None,
@@ -53,6 +55,8 @@ def train_router(
     others as `train_classifier` says. Inputs that no expert certifies are dropped. Of the others a share,
     `held_out`, is never trained on: after every epoch the metrics' `validation` says how the smoothed router does
     on (some of) them. `on_warning` is told of what will not end well, above all of a route that dies.
+
+    `denoiser`: takes the noise off the images before the router sees them, as `train_classifier` says.
 
     `dataset` is the whole set that the labels were made of. `loss`: the hyper-parameters of `Router`, such as
     `sharpness=8.0`; those of the paper come from `router_preset`.
@@ -100,7 +104,13 @@ def train_router(
         examples,
         settings,
         out=Path(out),
-        made_from={"data": told_of(dataset), "labels": experts, "held_out": held_out},
+        made_from={
+            "data": told_of(dataset),
+            "labels": experts,
+            "held_out": held_out,
+            **told_of_denoiser(denoiser),
+        },
+        behind=denoiser,
         notes={"router": {**experts, "shares": labels.shares.tolist(), "dropped": labels.dropped}},
         validate=watcher,
         on_epoch=on_epoch,

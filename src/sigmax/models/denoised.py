@@ -1,0 +1,85 @@
+"""Denoised smoothing: a classifier that never saw noise, behind a network that removes it.
+
+The pair is a base model like any other: the noise is added outside, at exactly sigma, so the certificate of the
+smoothed pair is the ordinary one.
+Sources: Salman et al. (2020), "Denoised Smoothing: A Provable Defense for Pretrained Classifiers"; Carlini et al.
+(2023), "(Certified!!) Adversarial Robustness for Free!" (one step of a diffusion model).
+"""
+
+from collections.abc import Callable
+from inspect import Parameter, signature
+
+from torch import Tensor, nn
+
+from sigmax.errors import RequestError
+from sigmax.models.classifier import Classifier
+from sigmax.models.denoiser import Denoiser
+
+Network = Callable[..., Tensor]
+
+
+class Denoised(nn.Module):
+    """`classifier(denoise(noisy, sigma))`: a base model for `Smoothed` and every scheme that takes one.
+
+    denoiser: a `models.denoisers` one (a trained UNet, a diffusion model), or any image denoiser called as
+    `model(noisy)` or `model(noisy, sigma)`, pixels on [0, 1] in and out. Which of the two is its attribute
+    `takes_sigma`; without one it is read off the signature. It is kept as it is: two `Denoised` over one denoiser
+    hold the same object, and schemes share its work.
+    classifier: any module or callable, images on [0, 1] -> logits or class ids; normalisation belongs inside it.
+    """
+
+    takes_sigma = True
+
+    def __init__(self, denoiser: Network, classifier: Network) -> None:
+        super().__init__()
+        _check(denoiser, classifier)
+        self.denoiser = denoiser
+        self.classifier = classifier
+        self._tells_denoiser = takes_sigma(denoiser)
+        self._tells_classifier = bool(getattr(classifier, "takes_sigma", False))
+
+    def forward(self, noisy: Tensor, sigma: float | Tensor) -> Tensor:
+        """The classifier's answer for the denoised images."""
+        clean = self.denoise(noisy, sigma)
+        return self.classifier(clean, sigma) if self._tells_classifier else self.classifier(clean)
+
+    def denoise(self, noisy: Tensor, sigma: float | Tensor) -> Tensor:
+        """Images on [0, 1], shaped as they came; `sigma` in pixels, one number or a tensor (n,)."""
+        clean = self.denoiser(noisy, sigma) if self._tells_denoiser else self.denoiser(noisy)
+        if not isinstance(clean, Tensor) or clean.shape != noisy.shape:
+            shape = tuple(clean.shape) if isinstance(clean, Tensor) else type(clean).__name__
+            raise RequestError(
+                f"the denoiser must return images of the shape it was given, {tuple(noisy.shape)}; it returned "
+                f"{shape}. Use one made for these images"
+            )
+        return clean.clamp(0, 1)
+
+
+def takes_sigma(model: Network) -> bool:
+    """Whether a denoiser is called as `model(noisy, sigma)`: as it declares, or as its signature reads."""
+    declared = getattr(model, "takes_sigma", None)
+    if declared is not None:
+        return bool(declared)
+    try:
+        parameters = list(signature(model.forward if isinstance(model, nn.Module) else model).parameters.values())
+    except (TypeError, ValueError):  # written in C, or otherwise without a signature
+        return False
+    second = [p for p in parameters if p.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)][1:2]
+    return any(p.default is Parameter.empty or p.name == "sigma" for p in second)
+
+
+def _check(denoiser: Network, classifier: Network) -> None:
+    for name, part in (("denoiser", denoiser), ("classifier", classifier)):
+        if not callable(part):
+            raise RequestError(f"the {name} must be a module or another callable; got {type(part).__name__}")
+    if hasattr(denoiser, "config") and hasattr(denoiser, "time_embedding"):
+        raise RequestError(
+            f"a bare {type(denoiser).__name__} does not say which noise its timesteps mean; load it with its "
+            "scheduler: sigmax.models.denoisers.from_diffusers(FOLDER or hub id), or wrap(unet, schedule)"
+        )
+    if isinstance(denoiser, Denoiser) and isinstance(classifier, Classifier):
+        theirs, ours = denoiser.description.input_shape, classifier.description.input_shape
+        if theirs != ours:
+            raise RequestError(
+                f"the denoiser is for images of shape {theirs} and the classifier for {ours}; the two must agree"
+            )

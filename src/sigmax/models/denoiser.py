@@ -1,0 +1,45 @@
+"""A denoiser that can say what it is."""
+
+from dataclasses import replace
+
+from torch import Tensor, nn
+
+from sigmax.errors import RequestError
+from sigmax.models.description import Description
+from sigmax.models.registry import all_options, build_denoiser
+
+
+class Denoiser(nn.Module):
+    """A registered network that removes noise: pixels with noise `sigma` on them to pixels on [0, 1].
+
+    `network` is the bare network; its tensors are what a checkpoint holds. `description` rebuilds the rest.
+    """
+
+    takes_sigma = True
+
+    def __init__(self, network: nn.Module, description: Description) -> None:
+        super().__init__()
+        self.network = network
+        self.description = description
+
+    def forward(self, noisy: Tensor, sigma: float | Tensor) -> Tensor:
+        """The images without their noise, not clamped; `sigma` in pixels, one number or a tensor (n,)."""
+        if tuple(noisy.shape[1:]) != self.description.input_shape:
+            raise RequestError(
+                f"the denoiser ({self.description.architecture}) is for images of shape "
+                f"{self.description.input_shape}; got {tuple(noisy.shape[1:])}. Use one made for these images"
+            )
+        clean: Tensor = self.network(noisy, sigma)
+        return clean
+
+
+def create_denoiser(description: Description) -> Denoiser:
+    """The described denoiser with fresh weights, drawn as those of `create` are; in eval mode, on the CPU."""
+    if not description.denoises:
+        raise RequestError(
+            f"a denoiser's description has classes=0, this one of a {description.architecture!r} has "
+            f"{description.classes}; make a classifier with sigmax.models.create"
+        )
+    complete = all_options(description.architecture, description.options)
+    network = build_denoiser(description.architecture, input_shape=description.input_shape, **complete)
+    return Denoiser(network, replace(description, options=complete)).eval()

@@ -1,0 +1,41 @@
+"""Packages that only some uses need, and files that may have to be fetched first."""
+
+import os
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from sigmax.errors import RequestError, RunError
+
+
+def needs(package: str, *, extra: str, why: str) -> Any:
+    """The package, or an error that says how to get it."""
+    try:
+        return import_module(package)
+    except ImportError as error:
+        raise RequestError(f"{package} is needed {why}: pip install 'sigmax[{extra}]' ({error})") from error
+
+
+def fetched(
+    source: str | os.PathLike[str], patterns: Sequence[str], *, revision: str | None = None, expected: str
+) -> Path:
+    """A local folder as it is; otherwise the files of the hub's repository "owner/name" that match, fetched.
+
+    Never a pickle, as long as no pattern asks for one.
+    """
+    folder = Path(source).expanduser()
+    if folder.is_dir():
+        return folder
+    name = os.fspath(source)
+    if len(name.split("/")) != 2 or folder.suffix in (".pt", ".safetensors") or name.startswith((".", "/", "~")):
+        raise RequestError(f"expected {expected} or the hub's name of one, such as owner/name; got {name}")
+    hub = needs("huggingface_hub", extra="hub", why=f"to fetch {name} (there is no such folder here)")
+    try:
+        return Path(hub.snapshot_download(name, revision=revision, allow_patterns=list(patterns)))
+    except (hub.errors.RepositoryNotFoundError, hub.errors.HFValidationError) as error:
+        raise RequestError(f"there is neither a folder {name} nor such a repository on the hub: {error}") from error
+    except (OSError, hub.errors.HfHubHTTPError, hub.errors.LocalEntryNotFoundError) as error:
+        raise RunError(
+            f"{name} could not be fetched from the hub: {error}. Try again, or fetch it by hand"
+        ) from error

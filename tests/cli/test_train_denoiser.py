@@ -1,0 +1,119 @@
+"""`sigmax train denoiser`, and the verbs that put a denoiser before a network."""
+
+import pytest
+
+import sigmax as sx
+from sigmax import models
+
+SMALL = ["--width", 8, "--multipliers", "1,2", "--blocks", 1, "--attention", "none", "--epochs", 1, "--batch", 256]
+
+
+def train(sigmax, out, *more, sigma="0.1,0.5"):
+    return sigmax("train", "denoiser", "--data", "digits", "--sigma", sigma, "--out", out, *more)
+
+
+@pytest.fixture(scope="module")
+def denoiser(tmp_path_factory):
+    """A denoiser that was hardly trained, made by the verb."""
+    import subprocess
+
+    from tests.cli.conftest import ENVIRONMENT, SIGMAX
+
+    folder = tmp_path_factory.mktemp("denoiser")
+    words = ["train", "denoiser", "--data", "digits", "--sigma", "0.1,0.5", "--out", "d.safetensors"]
+    subprocess.run(
+        [*SIGMAX, *words, *map(str, SMALL)],
+        cwd=folder,
+        env=ENVIRONMENT,
+        check=True,
+        capture_output=True,
+        timeout=300,
+    )
+    return folder / "d.safetensors"
+
+
+def test_it_writes_the_denoiser_and_says_what_next(sigmax, tmp_path):
+    done = train(sigmax, tmp_path / "d.safetensors", *SMALL, "--validation", 0.1)
+    assert done.returncode == 0, done.stderr
+    assert "of the noise removed" in done.stderr + done.stdout
+    assert "dB at 0.3" in done.stderr + done.stdout
+    assert "--denoiser" in done.stderr + done.stdout
+    options = models.load_denoiser(tmp_path / "d.safetensors").description.options
+    assert (options["width"], options["multipliers"], options["attention"]) == (8, [1, 2], [])
+
+
+def test_with_a_classifier_and_from_another_denoiser(sigmax, trained, denoiser, tmp_path):
+    out = tmp_path / "stable.safetensors"
+    more = ["--start", denoiser, "--classifier", trained / "net.safetensors", "--classifier-weight", 0.05]
+    done = train(sigmax, out, *more, "--epochs", 1, "--batch", 256)
+    assert done.returncode == 0, done.stderr
+    plan = models.read(out).description.notes["training"]
+    assert plan["method"]["weight"] == 0.05
+    assert plan["method"]["classifier"] == models.fingerprint(trained / "net.safetensors")
+    assert plan["start"] == models.fingerprint(denoiser)
+
+
+def test_from_a_denoiser_to_a_certified_dual_system(sigmax, trained, denoiser, tmp_path):
+    net = trained / "net.safetensors"
+    for sigma in (0.25, 0.5):
+        done = sigmax(
+            "build", "smoothed", net, "--denoiser", denoiser, "--sigma", sigma, "--out", tmp_path / str(sigma)
+        )
+        assert done.returncode == 0, done.stderr
+    torch_router = models.create(models.Description(architecture="small-cnn", classes=2, input_shape=(1, 8, 8)))
+    router = models.save(tmp_path / "router.safetensors", torch_router)
+    experts = [tmp_path / "0.25", tmp_path / "0.5"]
+    words = ["build", "dual", router, *experts, "--sigma", 0.5, "--denoiser", denoiser, "--out", tmp_path / "dual"]
+    done = sigmax(*words)
+    assert done.returncode == 0, done.stderr
+    assert len(list((tmp_path / "dual").glob("*denoiser*.safetensors"))) == 1
+    dual = sx.load(tmp_path / "dual")
+    assert len({id(voter.model.denoiser) for voter in dual.voters.values()}) == 1
+    run = tmp_path / "run.jsonl"
+    done = sigmax("certify", tmp_path / "dual", "--data", "digits", "--max", 2, "--n", 200, "--out", run)
+    assert done.returncode == 0, done.stderr
+    assert sigmax("verify", run).returncode == 0
+
+
+def test_a_classifier_trained_behind_it(sigmax, trained, denoiser, tmp_path):
+    out = tmp_path / "net.safetensors"
+    more = ["--start", trained / "net.safetensors", "--denoiser", denoiser, "--epochs", 1, "--lr", 0.001]
+    done = sigmax("train", "classifier", "--data", "digits", "--sigma", 0.5, "--out", out, *more)
+    assert done.returncode == 0, done.stderr
+    told = models.read(out).description.notes["training"]
+    assert told["denoiser"] == models.fingerprint(denoiser)
+    done = sigmax("build", "smoothed", out, "--out", tmp_path / "bare")
+    assert "trained on images denoised by a denoiser" in done.stderr + done.stdout
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--width", "7"], "even number of channels"),
+        (["--multipliers", "one"], "whole numbers such as 1,2,2"),
+        (["--classifier-weight", "0.1"], "name the classifier by --classifier"),
+        (["--start", "nowhere.safetensors"], "there is no checkpoint nowhere.safetensors"),
+        (["--start", "zip:nowhere"], "a denoiser is one of NAME.safetensors, diffusers:FOLDER"),
+    ],
+)
+def test_wrong_requests(sigmax, tmp_path, more, message):
+    done = train(sigmax, tmp_path / "d.safetensors", *more)
+    assert done.returncode == 2
+    assert message in " ".join(done.stderr.split())
+
+
+def test_wrong_ranges_and_wrong_parts(sigmax, trained, denoiser, tmp_path):
+    done = train(sigmax, tmp_path / "d.safetensors", sigma="much")
+    assert (done.returncode, "such as 0.25,1.0" in done.stderr) == (2, True)
+    done = train(sigmax, tmp_path / "d.safetensors", "--start", denoiser, "--width", 8)
+    assert (done.returncode, "leave out --width" in done.stderr) == (2, True)
+    done = train(sigmax, tmp_path / "d.safetensors", "--classifier", denoiser)
+    assert (done.returncode, "holds a denoiser" in done.stderr) == (2, True)
+    done = sigmax("build", "smoothed", trained / "net.safetensors", "--denoiser", trained / "net.safetensors",
+                  "--out", tmp_path / "system")  # fmt: skip
+    assert (done.returncode, "no denoiser" in done.stderr) == (2, True)
+    more = ["--start", trained / "net.safetensors", "--model", "resnet20"]
+    done = sigmax(
+        "train", "classifier", "--data", "digits", "--sigma", 0.5, "--out", tmp_path / "n.safetensors", *more
+    )
+    assert (done.returncode, "leave out --model" in done.stderr) == (2, True)

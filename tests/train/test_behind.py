@@ -1,0 +1,223 @@
+"""Classifiers, routers and experts trained behind a denoiser that stays as it is."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import sigmax as sx
+from sigmax import models
+from sigmax.errors import RequestError
+from sigmax.models import Description
+from sigmax.system import fingerprint
+from sigmax.train import Gaussian, Labels, Settings, fine_tune, make_labels, train_classifier, train_router
+from sigmax.train.behind import Behind, answers
+from sigmax.train.methods import make_method, with_moving_noise
+
+QUICK = Settings(epochs=3, batch=20, lr=0.05)
+TUNING = Settings(epochs=2, batch=16, optimiser="adamw", lr=0.003, schedule="constant")
+
+
+def denoiser(seed=0):
+    torch.manual_seed(seed)
+    options = {"width": 8, "multipliers": (1,), "blocks": 1, "attention": (), "dropout": 0.5}
+    made = models.create_denoiser(
+        Description(architecture="unet", classes=0, input_shape=(1, 8, 8), options=options)
+    )
+    for parameter in made.parameters():
+        nn.init.normal_(parameter, std=0.05)
+    return made
+
+
+def network(classes=3, seed=0):
+    torch.manual_seed(seed)
+    told = Description(architecture="small-cnn", classes=classes, input_shape=(1, 8, 8), options={"width": 4})
+    return models.create(told)
+
+
+def test_only_the_network_is_trained_and_the_denoiser_stays_in_eval_mode():
+    d, net = denoiser(), network()
+    behind = Behind(d, net, 0.25).train()
+    noisy = torch.randn(4, 1, 8, 8)
+    assert {id(p) for p in behind.parameters()} == {id(p) for p in net.parameters()}
+    behind(noisy).sum().backward()
+    assert all(p.grad is None for p in d.parameters())
+    assert all(p.grad is not None for p in net.parameters())
+    with torch.no_grad():
+        expected = net(d(noisy, 0.25).clamp(0, 1))  # dropout would draw, and differ
+        torch.testing.assert_close(behind(noisy), expected)
+        torch.testing.assert_close(behind(noisy, 0.5), net(d(noisy, 0.5).clamp(0, 1)))
+
+
+def test_an_attack_on_the_images_goes_through_the_denoiser():
+    d, net = denoiser(), network()
+    noisy = torch.rand(2, 1, 8, 8, requires_grad=True)
+    (found,) = torch.autograd.grad(Behind(d, net, 0.25)(noisy).sum(), noisy)
+    (expected,) = torch.autograd.grad(sx.Denoised(d, net)(noisy, 0.25).sum(), noisy)
+    torch.testing.assert_close(found, expected)
+
+
+def test_models_that_want_the_noise_are_told_it_in_any_wrapping():
+    class Wrapped(nn.Module):
+        def __init__(self, module):
+            super().__init__()
+            self.module = module
+
+        def forward(self, *inputs):
+            return self.module(*inputs)
+
+    d, net, noisy = denoiser(), network(), torch.rand(2, 1, 8, 8)
+    sigma = torch.tensor([0.1, 0.5])
+    with torch.no_grad():
+        expected = sx.Denoised(d, net).eval()(noisy, sigma)
+        torch.testing.assert_close(answers(Wrapped(Behind(d, net, None)), noisy, sigma), expected)
+        torch.testing.assert_close(answers(net, noisy, sigma), net(noisy))
+
+
+@pytest.fixture
+def out(tmp_path):
+    return tmp_path / "net.safetensors"
+
+
+def test_a_classifier_is_trained_on_denoised_images(bars, out):
+    d = denoiser()
+    before = models.fingerprint(d)
+    seen = []
+
+    class Watching(nn.Module):
+        takes_sigma = True
+
+        def __init__(self):
+            super().__init__()
+            self.inner = d
+
+        def forward(self, noisy, sigma):
+            seen.append(sigma)
+            return self.inner(noisy, sigma)
+
+    train_classifier(bars, options={"width": 4}, sigma=0.25, denoiser=Watching(), out=out, settings=QUICK)
+    assert set(seen) == {0.25}
+    assert models.fingerprint(d) == before
+    model, told = models.load(out)
+    assert isinstance(model, models.Classifier)
+    assert len(told.notes["training"]["denoiser"]) == 32
+    plain = train_classifier(
+        bars, options={"width": 4}, sigma=0.25, out=out.with_name("plain.safetensors"), settings=QUICK
+    )
+    assert models.fingerprint(plain) != models.fingerprint(out)
+    with pytest.raises(RequestError, match="denoiser is .* there and None here"):
+        train_classifier(bars, options={"width": 4}, sigma=0.25, out=out, settings=QUICK)
+
+
+@pytest.mark.parametrize(
+    "settings", [replace(QUICK, ema=0.9), replace(QUICK, precision="bf16", channels_last=True)]
+)
+def test_averaged_weights_and_other_precisions_work_behind_it(bars, out, settings):
+    train_classifier(bars, options={"width": 4}, sigma=0.25, denoiser=denoiser(), out=out, settings=settings)
+    assert models.load(out)[1].sigma == 0.25
+
+
+def test_methods_that_attack_work_behind_it(bars, out):
+    def method(sigma):
+        return make_method("smoothadv", sigma, {"copies": 2, "steps": 2})
+
+    train_classifier(
+        bars, options={"width": 4}, sigma=0.25, denoiser=denoiser(), out=out, settings=QUICK, method=method
+    )
+    assert out.exists()
+
+
+def test_held_out_images_are_denoised_too(bars, out):
+    reports = []
+    train_classifier(
+        bars,
+        options={"width": 4},
+        sigma=0.25,
+        denoiser=denoiser(),
+        out=out,
+        settings=QUICK,
+        validation=0.2,
+        validate_every=3,
+        on_epoch=reports.append,
+    )
+    assert 0 <= reports[-1].validation["smoothed"] <= 1
+
+
+def test_data_dependent_noise_is_refused_behind_it(bars, out):
+    with pytest.raises(RequestError, match="behind a denoiser all images have one noise"):
+        train_classifier(
+            bars, sigma=0.25, denoiser=denoiser(), out=out, method=lambda s: with_moving_noise(Gaussian(s), {})
+        )
+
+
+def test_a_classifier_to_begin_with(bars, out):
+    start = network(seed=5)
+    train_classifier(bars, sigma=0.25, start=start, out=out, settings=replace(QUICK, epochs=1, lr=1e-6))
+    model, told = models.load(out)
+    assert told.options == {"width": 4}
+    assert told.notes["training"]["start"] == models.fingerprint(start)
+    pairs = zip(model.state_dict().values(), start.state_dict().values(), strict=True)
+    moved = max(float((one - other).abs().max()) for one, other in pairs)
+    assert 0 < moved < 1e-3
+    other = network(classes=4)
+    with pytest.raises(RequestError, match="tells 4 classes.*the data has 3"):
+        train_classifier(bars, sigma=0.25, start=other, out=out.with_name("other.safetensors"))
+
+
+@pytest.fixture
+def dual():
+    """Two noise levels over one classifier behind one denoiser, which the router stands behind too."""
+    d = denoiser()
+    pair = sx.Denoised(d, network())
+    router = sx.Smoothed(sx.Denoised(d, network(2, seed=1)), sigma=0.4, classes=2)
+    return sx.Dual(router, [sx.Smoothed(pair, sigma=s, classes=3) for s in (0.1, 0.4)])
+
+
+def test_the_whole_road_of_dual_smoothing_behind_one_denoiser(dual, bars, tmp_path):
+    shared = dual.router.voters["base"].model.denoiser
+    labels = make_labels(list(dual.experts), bars, tmp_path / "labels", n0=10, n=50, alpha=0.1)
+    assert isinstance(labels, Labels)
+    assert (labels.radii > 0).any(), "a router is trained on images that some expert certifies"
+    out = tmp_path / "router.safetensors"
+    train_router(
+        bars,
+        labels,
+        architecture="small-cnn",
+        options={"width": 4},
+        sigma=0.4,
+        denoiser=shared,
+        out=out,
+        settings=replace(QUICK, batch=8),
+        held_out=0.3,
+    )
+    router = sx.Smoothed(sx.Denoised(shared, models.load(out)[0]), sigma=0.4, classes=2)
+    tuned = fine_tune(sx.Dual(router, dual.experts), bars, tmp_path / "tuned", settings=TUNING, n=20)
+    models_of = [expert.voters["base"].model for expert in tuned.experts]
+    assert all(model.denoiser is shared for model in models_of)
+    assert models_of[0].classifier is models_of[1].classifier
+    before = dual.experts[0].voters["base"].model.classifier
+    assert models.fingerprint(models_of[0].classifier) != models.fingerprint(before)
+    again = sx.load(tuned.save(tmp_path / "system"))
+    assert fingerprint(again) == fingerprint(tuned)
+
+
+def test_fine_tuning_minimises_the_loss_of_denoised_images(dual, bars, tmp_path):
+    tuned = fine_tune(dual, bars, tmp_path / "tuned", settings=replace(TUNING, epochs=15), n=20)
+    clean, classes = torch.from_numpy(bars.pixels(range(60))), torch.from_numpy(np.array(bars.labels))
+    noisy = clean + 0.1 * torch.randn(clean.shape, generator=torch.Generator().manual_seed(0))
+
+    def loss(system):
+        with torch.no_grad():
+            return nn.functional.cross_entropy(system.experts[0].voters["base"].model(noisy, 0.1), classes)
+
+    assert loss(tuned) < loss(dual)
+
+
+def test_a_function_cannot_be_fine_tuned_behind(bars, tmp_path):
+    pair = sx.Denoised(lambda noisy: noisy, network())
+    router = sx.Smoothed(network(2), sigma=0.4, classes=2)
+    dual = sx.Dual(router, [sx.Smoothed(pair, sigma=s, classes=3) for s in (0.1, 0.4)])
+    with pytest.raises(RequestError, match="a plain function cannot be fine-tuned behind"):
+        fine_tune(dual, bars, tmp_path / "tuned", settings=TUNING)
