@@ -58,6 +58,16 @@ def distances(value: ArrayLike, name: str) -> Floats:
     return values
 
 
+def spans(value: ArrayLike, name: str) -> Floats:
+    """Distances, rates and the like, as doubles from 0 to below 1e100."""
+    values = _numbers(value, name)
+    if not np.all((values >= 0) & (values < 1e100)):
+        raise RequestError(
+            f"expected {name} to be at least 0 and finite, got {value!r}; pass a number of that kind"
+        )
+    return values
+
+
 def plain(values: Floats) -> Any:
     """A float where the caller passed scalars, an array where one was passed."""
     return values if np.ndim(values) else float(values)
