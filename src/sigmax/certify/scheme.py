@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal, final
 
@@ -71,12 +72,13 @@ class Scheme:
         ids = check_ids(ids, len(x))
         x = self.check(x)
         found: dict[int, Certificate] = {}
+        told = {"n0": int(n0), "n": int(n), **question.describe()}
         size = self.group(n0, question)
         for first in range(0, len(x), size):
             part = slice(first, first + size)
             procedures = [self.rule.certifying(n0=n0, n=n, alpha=alpha, sampling=question) for _ in ids[part]]
             for position, certificate in votes.run(procedures, votes.Noisy(x[part], ids[part], seed), self.voters):
-                found[first + position] = certificate
+                found[first + position] = replace(certificate, asked=told)
         return [found[i] for i in range(len(x))]
 
     @final

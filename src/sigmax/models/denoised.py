@@ -40,7 +40,10 @@ class Denoised(nn.Module):
 
     def forward(self, noisy: Tensor, sigma: float | Tensor) -> Tensor:
         """The classifier's answer for the denoised images."""
-        clean = self.denoise(noisy, sigma)
+        return self.classify(self.denoise(noisy, sigma), sigma)
+
+    def classify(self, clean: Tensor, sigma: float | Tensor) -> Tensor:
+        """The classifier's answer for images that are denoised already."""
         return self.classifier(clean, sigma) if self._tells_classifier else self.classifier(clean)
 
     def denoise(self, noisy: Tensor, sigma: float | Tensor) -> Tensor:

@@ -42,6 +42,7 @@ class Voter:
         batch: int | None = None,
         compile: bool | str = False,  # noqa: A002 (the name users know from torch)
         votes: bool = True,
+        parts: tuple[int, ...] | None = None,
     ) -> None:
         if not callable(model):
             raise RequestError(f"model must be callable (batch -> logits or class ids); got {type(model).__name__}")
@@ -61,6 +62,8 @@ class Voter:
         self._forward: Model = ways.compiled(model, self.mode)
         self._tried_for: torch.Size | None = None  # the shape of inputs that "auto" has decided for
         self.votes = votes
+        self.parts = parts or (classes,)  # the model's logits are those of several networks side by side
+        self.joined: dict[tuple[int, ...], Voter] = {}  # with others, where they share work: see `sharing`
 
     @property
     def compiled(self) -> bool:
@@ -133,7 +136,7 @@ class Voter:
         return output.detach().clone()
 
     def vote(self, batch: Tensor, sigma: float) -> tuple[Tensor, Tensor]:
-        """Class ids of a batch, and a flag (still on the device) that is true if any of them is no class.
+        """Class ids of a batch, (n, parts), and a flag (still on the device): whether any of them is no class.
 
         A batch that does not fit the device's memory is halved until it does, and so are those to come.
         """
@@ -150,7 +153,13 @@ class Voter:
                 return torch.cat(votes), torch.stack(invalid).any()
 
     def _votes(self, batch: Tensor, sigma: float) -> tuple[Tensor, Tensor]:
-        return class_ids(self._output(batch, sigma), len(batch), self.classes)
+        output = self._output(batch, sigma)
+        ids, invalid = class_ids(output, len(batch), self.classes)
+        if len(self.parts) == 1:
+            return ids[:, None], invalid
+        return torch.stack(
+            [part.argmax(1) for part in torch.split(output, list(self.parts), dim=1)], dim=1
+        ), invalid
 
     def _output(self, batch: Tensor, sigma: float) -> Tensor:
         batch = self._laid_out(batch.to(self.device))

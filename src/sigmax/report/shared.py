@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from sigmax.certify.dual_parts import ROUTER
-from sigmax.certify.procedure import Answer, Look, Procedure, Question, Seen, recorded_answer
+from sigmax.certify.procedure import Answer, Ask, Look, Procedure, Question, Seen, Together, recorded_answer
 from sigmax.certify.rebuild import rebuild
 from sigmax.certify.sampling import remade
 from sigmax.errors import RequestError
@@ -80,6 +80,7 @@ def _replayed(procedure: Procedure[Certificate], stages: Sequence[Stage]) -> Cer
     try:
         question = next(procedure)
         while True:
+            assert not isinstance(question, Together)  # a rule made from a file shares no networks
             asked = _part(question.stage) in parts
             question = procedure.send(recorded_answer(question, recorded) if asked else _tie(question))
     except StopIteration as end:
@@ -95,5 +96,6 @@ def _part(stage: str) -> str:
 def _tie(question: Question) -> Answer:
     if isinstance(question, Look):
         return Seen(0, 0.0, 0.0)
+    assert isinstance(question, Ask)
     fewest, more = divmod(question.n, question.classes)
     return tuple(fewest + (c < more) for c in range(question.classes))
