@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sigmax import train as train
     from sigmax.certify.dual import Dual as Dual
     from sigmax.certify.lipschitz import Lipschitz as Lipschitz
+    from sigmax.certify.sampling import Sampling as Sampling
     from sigmax.certify.smoothed import Smoothed as Smoothed
     from sigmax.errors import RequestError as RequestError
     from sigmax.errors import RunError as RunError
@@ -42,6 +43,7 @@ _HOMES = {
     "RequestError": "sigmax.errors",
     "Run": "sigmax.records.run",
     "RunError": "sigmax.errors",
+    "Sampling": "sigmax.certify.sampling",
     "Smoothed": "sigmax.certify.smoothed",
     "Stage": "sigmax.records.certificate",
     "certify_run": "sigmax.system.job",
@@ -61,6 +63,7 @@ __all__ = [
     "RequestError",
     "Run",
     "RunError",
+    "Sampling",
     "Smoothed",
     "Stage",
     "bounds",
