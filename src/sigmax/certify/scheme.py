@@ -23,6 +23,7 @@ Inputs = Tensor | npt.NDArray[np.floating]
 Domain = tuple[float, float] | Literal["images"] | None
 RESOLUTION = 1024  # steps of 32-bit floats within one sigma, at least
 ROUND_BATCHES = 4  # selection batches a group fills: keeps them full, and the first result near
+ADAPTIVE_BATCHES = 16  # first looks' batches a group fills: later rounds have fewer inputs, and should be full too
 
 
 class Scheme:
@@ -142,8 +143,9 @@ class Scheme:
         """How many inputs to certify together so that batches are full at the smallest number of draws asked."""
         voting = [voter for voter in self.voters.values() if voter.votes] or list(self.voters.values())
         largest = max(voter.batch for voter in voting)
-        fewest = max(1, n0 if sampling.kind == "fixed" else min(n0, sampling.first))
-        return max(1, -(-ROUND_BATCHES * largest // fewest))
+        if sampling.kind == "fixed":
+            return max(1, -(-ROUND_BATCHES * largest // max(n0, 1)))
+        return max(1, -(-ADAPTIVE_BATCHES * largest // max(1, min(n0, sampling.first))))
 
     @final
     def check(self, x: Inputs) -> Tensor:

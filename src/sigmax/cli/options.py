@@ -27,6 +27,7 @@ class CompileName(StrEnum):
     DEFAULT = "default"
     GRAPHS = "graphs"
     TUNED = "tuned"
+    DENOISER = "denoiser"
     AUTO = "auto"
 
 
@@ -77,7 +78,7 @@ Compile = Annotated[
     typer.Option(
         "--compile",
         help="Compile the networks: default, graphs (CUDA graphs), tuned (minutes of trying, the fastest kernels), "
-        "or auto: try all of them once, with batch sizes, and remember what won.",
+        "denoiser (that part alone), or auto: try all of them once, with batch sizes, and remember what won.",
     ),
 ]
 Sampling = Annotated[

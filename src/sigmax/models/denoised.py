@@ -57,6 +57,12 @@ class Denoised(nn.Module):
             )
         return clean.clamp(0, 1)
 
+    def behind(self, denoiser: Network) -> "Denoised":
+        """The same classifier behind another form of the same denoiser, called as that is."""
+        other = Denoised(denoiser, self.classifier)
+        other._tells_denoiser = self._tells_denoiser  # a compiled module hides its signature
+        return other
+
 
 def takes_sigma(model: Network) -> bool:
     """Whether a denoiser is called as `model(noisy, sigma)`: as it declares, or as its signature reads."""

@@ -28,8 +28,9 @@ class Voter:
     `takes_sigma = True` is called as `model(batch, sigma)`. A torch module is put in eval mode: in training mode
     its votes would depend on the batch they stand in, and no certificate would hold.
     `votes=False`: the model is asked for `scores` instead, so class ids will not do.
-    `compile`: False ("off"), True ("default"), "graphs" (CUDA graphs), "tuned" (kernels tried at length) or "auto",
-    which tries these and batch sizes when the first inputs come, and remembers on this machine what won.
+    `compile`: False ("off"), True ("default"), "graphs" (CUDA graphs), "tuned" (kernels tried at length),
+    "denoiser" (of a `Denoised`, that part alone) or "auto", which tries these and batch sizes when the first inputs
+    come, and remembers on this machine what won.
     """
 
     def __init__(
@@ -104,14 +105,12 @@ class Voter:
         key = ways.key_of(self.model, one.shape[1:], self.device, self.dtype, given)
         way = ways.remembered(key)
         if way is None:
-            on_gpu = self.device.type == "cuda"
-            sizes = (self.batch,) if given or not on_gpu else TRIED_BATCHES
+            sizes = TRIED_BATCHES if given is None and self.device.type == "cuda" else (self.batch,)
             way, _ = ways.fastest(
                 lambda forward, batch: self._call(forward, self._laid_out(batch), sigma),
                 self.model,
                 one.to(self.device),
                 batches=sizes,
-                most=len(ways.TORCH_MODES) if on_gpu else 1,
             )
             ways.remember(key, way)
         self.mode, self.batch, self._tried_for = way.mode, way.batch, one.shape[1:]
