@@ -2,8 +2,8 @@
 
     python benchmarks/growth.py --out docs/pictures/growth.png --json benchmarks/results/growth-cpu.json
 
-Each point is a process of its own, so that its peak memory is its own; the time is that of `certify` alone, the best
-of three. On a GPU (--device cuda) the memory is the device's.
+Each point is a process of its own, so that its peak memory is its own; the time is that of `certify` alone, the
+best of three. On a GPU (--device cuda) the memory is the device's.
 """
 
 import argparse
@@ -76,18 +76,16 @@ def measure(device: str) -> list[dict[str, Any]]:
                 with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
                     found = process.submit(point, sizes, sampling, device).result()
                 rows.append({"sweep": name, "value": value, "sampling": sampling, **found})
-                print(
-                    f"{name:8} {value:6} {sampling:9} {found['seconds']:8.3f} s {found['peak_mb']:8.0f} MB",
-                    flush=True,
-                )
+                spent = f"{found['seconds']:8.3f} s {found['peak_mb']:8.0f} MB"
+                print(f"{name:8} {value:6} {sampling:9} {spent}", flush=True)
     return rows
 
 
 def draw(rows: list[dict[str, Any]], out: Path) -> None:
-    """Seconds (and, in grey, memory) against each size, on logarithmic axes with a line of slope 1."""
+    """Seconds against each size, on logarithmic axes with a line of slope 1."""
     from sigmax.report.plot import new_figure
 
-    figure = new_figure(len(SWEEPS), 3.2)
+    figure = new_figure(3.0 * len(SWEEPS), 3.2)
     for i, name in enumerate(SWEEPS):
         axes = figure.add_subplot(1, len(SWEEPS), i + 1)
         for sampling, mark in (("fixed", "o-"), ("adaptive", "s--")):
@@ -100,7 +98,6 @@ def draw(rows: list[dict[str, Any]], out: Path) -> None:
         axes.set_xlabel(name)
         axes.set_ylabel("seconds" if i == 0 else "")
     axes.legend()
-    figure.tight_layout()
     figure.savefig(out, dpi=150)
 
 
@@ -114,9 +111,8 @@ def main() -> None:
     rows = measure(told.device)
     if told.json:
         told.json.parent.mkdir(parents=True, exist_ok=True)
-        told.json.write_text(
-            json.dumps({"device": told.device, "defaults": DEFAULTS, "rows": rows}, indent=1) + "\n"
-        )
+        figures = {"device": told.device, "defaults": DEFAULTS, "rows": rows}
+        told.json.write_text(json.dumps(figures, indent=1) + "\n")
     if told.out:
         draw(rows, told.out)
 

@@ -17,7 +17,7 @@ LARGEST_LEARNED = 31 << 20  # bytes; glibc ignores blocks of 32 MiB and more
 MASKED = -50.0  # a class this far behind the leading one is out of the vote
 TRIAL = 4  # inputs of a trial batch whose neighbours are exchanged
 CPU_BATCH, GPU_BATCH = 1024, 4096  # inputs a forward pass, at most, unless told
-TRIED_BATCHES = (1024, 2048, 4096, 8192)  # where a GPU's best one is to be found
+TRIED_BATCHES = (1024, 2048, 4096)  # where a GPU's best one is to be found
 CACHED_NUMBERS = 1 << 17  # input numbers of a batch that suits a CPU's cache, as measured on small networks
 
 

@@ -76,8 +76,8 @@ def fastest(
     """The best way to run the model on batches of inputs like `one` (on its device), and all that were measured.
 
     `call(forward, batch)` runs a batch as votes are cast. `batches`: sizes to try, rising; of these the smallest
-    that gives nearly all there is to gain is taken, and then every mode at that size. A way that fails or does not
-    fit into memory is passed over.
+    that gives nearly all there is to gain is taken. Every mode is tried at the largest, which compiled networks can
+    fill, or where that does not fit at the one taken. A way that fails is passed over.
     """
     tried: list[Way] = []
     for size in batches:
@@ -88,8 +88,12 @@ def fastest(
     for way in tried[1:]:
         best = way if way.votes_per_s > WORTH * best.votes_per_s else best
     for mode in modes_for(model, one.device):
-        speed = _speed(call, compiled(model, mode), one, best.batch)
-        tried.append(Way(mode, best.batch, speed))  # type: ignore[arg-type]  # a key of the modes is one
+        size = max(batches)
+        speed = _speed(call, compiled(model, mode), one, size)
+        if not speed and size > best.batch:
+            size = best.batch
+            speed = _speed(call, compiled(model, mode), one, size)
+        tried.append(Way(mode, size, speed))  # type: ignore[arg-type]  # a key of the modes is one
     fit = max(tried, key=lambda way: way.votes_per_s)
     return (fit if fit.votes_per_s > WORTH * best.votes_per_s else best), tried
 
