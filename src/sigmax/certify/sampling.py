@@ -48,7 +48,7 @@ class Sampling:
     first: int = 32  # draws before the first look
     growth: float = 1.25  # from look to look
     last: float = 0.85  # share of alpha kept for the last look
-    doubt: float = 0.01
+    doubt: float = 0.005
     cap: float = math.inf
 
     def __post_init__(self) -> None:
