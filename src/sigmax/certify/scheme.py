@@ -162,11 +162,14 @@ class Scheme:
         raise NotImplementedError
 
     @final
-    def save(self, folder: str | Path) -> Path:
-        """Write the scheme and its networks as one folder that `sigmax.load` reads back."""
+    def save(self, folder: str | Path, *, store: Literal["fp32", "bf16"] = "fp32") -> Path:
+        """Write the scheme and its networks as one folder that `sigmax.load` reads back.
+
+        `store="bf16"` takes half the room and rounds the weights: what is read back is the rounded system.
+        """
         from sigmax.system import save
 
-        return save(self, folder)
+        return save(self, folder, store=store)
 
 
 def check_inputs(x: Inputs, domain: Domain) -> Tensor:

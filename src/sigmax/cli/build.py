@@ -57,6 +57,7 @@ def smoothed(
         str | None, typer.Option(help="Only for .pt, .pth, .th: none, cifar10 or imagenet mean and std.")
     ] = None,
     denoiser: Denoiser = None,
+    store: opt.Store = opt.StoreName.FP32,
 ) -> None:
     """Smooth one network with one noise level.
 
@@ -69,7 +70,7 @@ def smoothed(
     noise = _noise(network, description, sigma)
     base = _behind(denoiser, model, description, [])
     scheme = Smoothed(base, sigma=noise, classes=description.classes, bound=bound.value)
-    scheme.save(out)
+    scheme.save(out, store=store.value)
     denoised = "" if denoiser is None else "behind a denoiser, "
     say(
         f"Wrote {out}: {description.architecture} {denoised}smoothed with sigma {noise:g}, "
@@ -94,6 +95,7 @@ def dual(
     ] = opt.RuleName.CONSENSUS,
     sigma: Annotated[float | None, typer.Option(help="The router's noise (default: as trained).")] = None,
     denoiser: Denoiser = None,
+    store: opt.Store = opt.StoreName.FP32,
 ) -> None:
     """Route each input to one of several experts, which may be of any kind, dual systems included.
 
@@ -115,7 +117,7 @@ def dual(
     for warning in caught:
         complain(f"warning: {warning.message}", style="yellow")
     _compare_experts(description, {name: systems.fingerprint(e) for name, e in zip(experts, loaded, strict=True)})
-    scheme.save(out)
+    scheme.save(out, store=store.value)
     say(
         f"Wrote {out}: {len(loaded)} experts behind a router with sigma {noise:g}, {scheme.classes} classes, "
         f"rule {rule.value}. Next: sigmax certify {out} --data ... --out RUN"

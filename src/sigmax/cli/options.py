@@ -45,6 +45,13 @@ class RuleName(StrEnum):
     MIN = "min"
 
 
+class StoreName(StrEnum):
+    """How a system's weights are kept."""
+
+    FP32 = "fp32"
+    BF16 = "bf16"
+
+
 class SamplingName(StrEnum):
     """When a certification may stop drawing."""
 
@@ -54,7 +61,9 @@ class SamplingName(StrEnum):
 
 SOURCES = "digits, mnist:PATH, fashion:PATH, cifar10:PATH, npz:FILE or folder:PATH"
 
-System = Annotated[str, typer.Argument(help="The system's folder, as written by `sigmax build`.")]
+System = Annotated[
+    str, typer.Argument(help="The system's folder, as written by `sigmax build`; or zoo:NAME, hub:OWNER/NAME.")
+]
 Data = Annotated[str, typer.Option("--data", help=f"Where the images are: {SOURCES}.")]
 Split = Annotated[str, typer.Option(help="Which part of the data: train or test.")]
 ImageSize = Annotated[
@@ -90,6 +99,10 @@ Targets = Annotated[
 ]
 Tolerance = Annotated[
     float | None, typer.Option(help="Adaptive: stop when the radius could grow by this share of sigma at most.")
+]
+Store = Annotated[
+    StoreName,
+    typer.Option(help="bf16: weights are rounded to it and kept so, in half the room; the result is the system."),
 ]
 RunOut = Annotated[Path, typer.Option("--out", help="Run file to write, or to go on with.")]
 

@@ -27,17 +27,24 @@ from sigmax.certify.smoothed import Smoothed
 from sigmax.certify.smoothed_rule import SmoothedRule
 from sigmax.errors import RequestError, RunError
 from sigmax.files import replacing
+from sigmax.models.halves import Store, check_store
 from sigmax.models.optional import fetched
+from sigmax.system import zoo
 from sigmax.system.networks import Known, Networks, entries, files_of, fingerprint_of, parts_of
+from sigmax.system.rounded import Rounded
 from sigmax.system.toml import dumps
 
 FORMAT = 1
 HEAD = "system.toml"
+ON_CPU: Mapping[str, Any] = {"device": "cpu", "dtype": None, "batch": None, "compile": False}
 
 
-def save(scheme: Scheme, folder: str | Path) -> Path:
-    """Write the scheme and its networks to `folder`; the head comes last, so a half-written folder is no system."""
-    folder = Path(folder)
+def save(scheme: Scheme, folder: str | Path, *, store: Store = "fp32") -> Path:
+    """Write the scheme and its networks to `folder`; the head comes last, so a half-written folder is no system.
+
+    `store="bf16"`: half the room; what is written, and its fingerprint, is the system with its weights so rounded.
+    """
+    folder, scheme = Path(folder), as_stored(scheme, store)
     networks = entries(scheme)
     _refuse_other(folder, scheme)
     try:
@@ -46,12 +53,18 @@ def save(scheme: Scheme, folder: str | Path) -> Path:
         for name, file in files_of(scheme).items():
             model = parts[name]
             assert isinstance(model, nn.Module)
-            models.save(folder / file, model)
+            models.save(folder / file, model, store=store)
         with replacing(folder / HEAD) as draft:
             draft.write_text(dumps(_head(scheme, networks)))
     except OSError as error:
         raise RunError(f"cannot write the system to {folder} ({error.strerror}); choose another folder") from error
     return folder
+
+
+def as_stored(scheme: Scheme, store: Store) -> Scheme:
+    """What a system is once it is kept like this: itself, or a copy on the CPU with its weights rounded."""
+    check_store(store)
+    return scheme if store == "fp32" else _scheme(scheme.rule, "", Rounded(scheme), ON_CPU)
 
 
 def load(
@@ -62,7 +75,7 @@ def load(
     batch: int | None = None,
     compile: bool | str = False,  # noqa: A002 (the name users know from torch)
 ) -> Scheme:
-    """Reads a folder written by `.save` or `sigmax build`, or "hub:owner/name"; files changed since are refused.
+    """Reads a folder that `.save` or `sigmax build` wrote, "zoo:name" or "hub:owner/name"; refuses changed files.
 
     device, dtype, batch, compile: as of `Smoothed`.
     """
@@ -89,7 +102,7 @@ def _load(source: str | Path, how: Mapping[str, Any], known: Known) -> Scheme:
     return scheme
 
 
-def _scheme(rule: Rule, prefix: str, networks: Networks, how: Mapping[str, Any]) -> Scheme:
+def _scheme(rule: Rule, prefix: str, networks: Networks | Rounded, how: Mapping[str, Any]) -> Scheme:
     """The scheme of a rule, with the networks that stand under `prefix` in the head."""
     if isinstance(rule, DualRule):
         router = _scheme(rule.router, f"{prefix}{ROUTER}/", networks, how)
@@ -137,8 +150,8 @@ def _refuse_other(folder: Path, scheme: Scheme) -> None:
 
 
 def _folder(source: str | Path) -> Path:
-    if str(source).startswith("zoo:"):
-        raise RequestError(f"this version cannot load {source!r}; give a folder written by sigmax build")
+    if str(source).startswith(zoo.PREFIX):
+        return zoo.folder_of(str(source).removeprefix(zoo.PREFIX))
     if str(source).startswith("hub:"):
         name = str(source).removeprefix("hub:")
         return _folder(fetched(name, (HEAD, "*.safetensors"), expected="a system folder"))
