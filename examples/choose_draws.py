@@ -4,6 +4,7 @@ The same on the command line: sigmax plan --radius 0.5 --sigma 0.25 --p 0.99
 """
 
 import sigmax as sx
+from sigmax.records.rounding import down, up
 
 RADIUS, SIGMA, ALPHA = 0.5, 0.25, 0.001
 
@@ -13,8 +14,9 @@ for p in (0.95, 0.97, 0.98, 0.99, 0.999, 1.0):
     if needed.in_reach:
         print(f"  p_A {p}: {needed.draws:,}")
     else:
-        print(f"  p_A {p}: out of reach, the radius stays below {needed.limit:.4f}")
-print(f"  no input with p_A at or below {needed.least_share:.4f}, and never fewer than {needed.unanimous} draws\n")
+        print(f"  p_A {p}: out of reach, the radius stays below {up(needed.limit, 4)}")
+least = down(needed.least_share, 4)
+print(f"  no input with p_A at or below {least}, and never fewer than {needed.unanimous} draws\n")
 
 print(f"The chance that n draws certify it, if p_A is 0.99; and at 1000 draws what alpha costs (radius {RADIUS}):")
 for n in (300, 1_000, 2_235, 10_000):

@@ -81,6 +81,11 @@ class DrawsNeeded:
         return float(ndtr(self.radius / self.sigma))
 
     @property
+    def missing_share(self) -> float:
+        """What that share lacks of 1, exact where the share itself would be rounded to 1."""
+        return float(ndtr(-self.radius / self.sigma))
+
+    @property
     def limit(self) -> float:
         """The radius that more and more draws come near to, and never reach: sigma * Phi^-1(p), at least 0."""
         return max(0.0, self.sigma * float(ndtri(self.p)))

@@ -10,14 +10,14 @@ def test_how_many_draws(sigmax) -> None:
     assert done.returncode == 0
     assert "2,235 draws certify it with a chance of 95% if the class has a share of 0.99" in done.stdout
     assert "Fewer than 301 draws never do, even if all agree" in done.stdout
-    assert "stays below the radius 0.5815; this one takes a share above 0.97725" in done.stdout
+    assert "stays below the radius 0.5816; this one takes a share above 0.977249." in done.stdout
 
 
 def test_what_is_out_of_reach(sigmax) -> None:
     done = sigmax("plan", "--radius", 0.5, "--sigma", 0.25, "--p", 0.97)
     assert done.returncode == 0
     assert (
-        "out of reach for a class with a share of 0.97: however many draws, its radius stays below 0.4701"
+        "out of reach for a class with a share of 0.97: however many draws, its radius stays below 0.4702."
         in done.stdout
     )
     assert "or a sigma above 0.2658" in done.stdout
@@ -30,7 +30,18 @@ def test_what_is_out_of_reach(sigmax) -> None:
 def test_a_share_of_one_has_no_limit(sigmax) -> None:
     done = sigmax("plan", "--radius", 0.5, "--sigma", 0.25, "--p", 1)
     assert "301 draws certify it" in done.stdout
-    assert "stays below the radius infinity" in done.stdout
+    assert "With a share of 1 every radius is reached by draws enough" in done.stdout
+    done = sigmax("plan", "--radius", 5, "--sigma", 0.25, "--p", 1)
+    assert "more than a billion draws for a class with a share of 1: even if all of them agree" in done.stdout
+
+
+def test_limits_are_rounded_so_that_what_is_said_holds(sigmax) -> None:
+    done = sigmax("plan", "--radius", 0.58155, "--sigma", 0.25, "--p", 0.99)  # the limit is 0.581586...
+    assert "it lies too near the limit, 0.5816" in done.stdout
+    done = sigmax("plan", "--radius", 5, "--sigma", 0.25, "--p", 0.99)  # 1 - Phi(20) is 2.7536e-89
+    assert "It takes a share above 1 - 2.76e-89, or a sigma above 2.149" in done.stdout
+    done = sigmax("plan", "--radius", 50, "--sigma", 0.25, "--p", 0.99)
+    assert "It takes a share nearer to 1 than numbers can tell" in done.stdout
 
 
 def test_what_so_many_draws_do(sigmax) -> None:

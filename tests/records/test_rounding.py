@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sigmax import RequestError
-from sigmax.records.rounding import Precision, down, share_down
+from sigmax.records.rounding import Precision, down, share_down, share_up, up
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
 
@@ -97,3 +97,16 @@ def test_every_share_is_the_floor_of_its_tenths() -> None:
     for n in (7, 360, 1000, 9999):
         for k in range(n + 1):
             assert share_down(100 * k / n) == f"{1000 * k // n / 10:.1f}"
+
+
+@given(finite, st.integers(0, 20))
+def test_up_is_never_below_the_value_and_mirrors_down(value: float, decimals: int) -> None:
+    over = Fraction(up(value, decimals)) - Fraction(value)
+    assert 0 <= over < Fraction(1, 10**decimals)
+    assert Fraction(up(value, decimals)) == -Fraction(down(-value, decimals))
+    assert not up(value, decimals).startswith("-") or Fraction(up(value, decimals)) < 0
+
+
+@pytest.mark.parametrize(("k", "n", "shown"), [(0, 7, "0.0"), (1, 3, "33.4"), (3, 8, "37.5"), (7, 7, "100.0")])
+def test_a_loss_is_rounded_up_but_not_above_itself(k: int, n: int, shown: str) -> None:
+    assert share_up(100 * k / n) == shown

@@ -1,6 +1,7 @@
 """Runs of real networks on real digits: the nearest mean smoothed three ways, routed by how dark an image is."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -59,3 +60,9 @@ def _means() -> tuple[Tensor, Tensor]:
     pixels = torch.tensor(np.asarray(train.pixels(range(len(train))))).flatten(1)
     labels = torch.tensor(np.asarray(train.labels))
     return torch.stack([pixels[labels == c].mean(0) for c in range(10)]), pixels.sum(1) / 8
+
+
+def adaptive_run(of: str, path: Path, **question: Any) -> Run:
+    """The system `of` certified on the same digits with sampling that may stop early."""
+    test = sx.data.load("digits", "test")
+    return certify_run(system(of), test, path, n0=N0, n=2 * N, maximum=INPUTS, sampling="adaptive", **question)

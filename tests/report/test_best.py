@@ -49,3 +49,9 @@ def test_one_noise_level_a_run(three: list[Run], digits_runs: dict[str, Run], ma
         radii_by_sigma([digits_runs["low"], digits_runs["consensus"]])
     with pytest.raises(RequestError, match="expected a run of one noise level, got exact with"):
         radii_by_sigma([digits_runs["exact"]])
+
+
+def test_one_noise_computed_twice_is_one_noise(make_run: Callable[..., Run]) -> None:
+    runs = [make_run((1, 1, 0.5), sigma=sigma, path=f"{i}.jsonl") for i, sigma in enumerate((0.3, 0.1 + 0.2))]
+    with pytest.raises(RequestError, match="expected runs of different sigma"):
+        radii_by_sigma(runs)

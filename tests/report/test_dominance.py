@@ -6,9 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sigmax import RequestError
+from sigmax.certify.smoothed_rule import SmoothedRule
 from sigmax.records.run import Run
 from sigmax.report import certified_accuracy, dominance, ecdf, vote_shares
-from tests.report.duals import HIGH, LOW, run_of, votes
+from sigmax.report.dominance_words import place, place_up
+from tests.report.duals import HIGH, LOW, N0, run_of, votes
 
 MakeRun = Callable[..., Run]
 Published = Callable[[str], Run]
@@ -126,3 +128,45 @@ def test_a_log_of_impossible_radii_is_still_a_curve(published: Published) -> Non
     (found,) = dominance([cohen, published("catrs-noise_1.0")])
     assert found.scale == "radius"
     assert found.inputs == 500
+
+
+# ---- bounds, places, noise -------------------------------------------------------------------------
+
+
+def test_p_A_decides_only_by_the_one_sided_bound() -> None:
+    """A run of larger p_A that certifies less: its rival's votes are in one hand."""
+    rule = SmoothedRule(sigma=0.5, classes=3, bound="runner-up")
+    split = {"selection": (N0, 0, 0), "estimation": (590, 205, 205)}
+    united = {"selection": (N0, 0, 0), "estimation": (600, 400, 0)}
+    runs = [run_of(rule, [(0, answers)] * 3, name=name) for name, answers in (("more", united), ("far", split))]
+    (found,) = dominance(runs)
+    assert (found.scale, found.better) == ("radius", "far")
+    (found,) = dominance([run_of(LOW, [(0, united)], name="one"), runs[0]])
+    assert found.scale == "radius"
+
+
+def test_one_noise_however_it_was_computed() -> None:
+    rules = [SmoothedRule(sigma=sigma, classes=3) for sigma in (0.3, 0.1 + 0.2, 0.3001)]
+    one, same, other = (run_with(f"run{i}", 900, rule=rule) for i, rule in enumerate(rules))
+    assert [found.scale for found in dominance([one, same, other])] == ["p_A", "radius", "radius"]
+
+
+@pytest.mark.parametrize(
+    ("x", "down", "up"),
+    [
+        (0.7, "0.7", "0.7"),
+        (0.999996, "0.99999", "1"),
+        (0.757, "0.757", "0.757"),
+        (0.123456, "0.12345", "0.12346"),
+        (0.0, "0", "0"),
+        (1.0, "1", "1"),
+    ],
+)
+def test_a_place_is_never_told_beyond_itself(x: float, down: str, up: str) -> None:
+    assert (place(x), place_up(x)) == (down, up)
+
+
+def test_what_chance_can_do_is_rounded_up() -> None:
+    (found,) = dominance([run_with("a", *[900] * 360), run_with("b", *[800] * 360)])
+    assert 100 * found.chance == pytest.approx(15.6027, abs=1e-4)
+    assert "Gaps up to 15.7 points" in str(found)

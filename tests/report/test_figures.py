@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +28,41 @@ FIGURES = {
 }
 
 
+CROWDED = {
+    "curves": lambda runs, ax: report.draw([runs[name] for name in (*EXPERTS, "consensus", "min")], ax),
+    "radius by sigma": lambda runs, ax: report.draw_radius_by_sigma([runs[n] for n in EXPERTS], range(12), ax),
+    "envelope": lambda runs, ax: report.draw_envelope([runs[n] for n in (*EXPERTS, "consensus", "min")], ax),
+    "draws": lambda runs, ax: report.draw_draws([runs[n] for n in (*EXPERTS, "consensus", "min")], ax),
+    "p_A by class": lambda runs, ax: report.draw_ecdf_by_class(runs["low"], ax),
+}
+
+
+@pytest.mark.parametrize("columns", COLUMNS)
+@pytest.mark.parametrize("name", CROWDED)
+def test_a_legend_of_many_names_squeezes_nothing(digits_runs: Runs, name: str, columns: int) -> None:
+    """The figure grows by its legend; the axes keep the height that they have with a single name."""
+    ax = CROWDED[name](digits_runs, report.axes(columns=columns))
+    alone = report.draw_ecdf(digits_runs["low"], report.axes(columns=columns))
+    inside_the_page(ax, least=0.25)
+    inside_the_page(alone)
+    assert ax.get_window_extent().height > 0.85 * alone.get_window_extent().height
+    for text in (ax.xaxis.label, ax.yaxis.label, ax.xaxis.get_offset_text()):
+        box = text.get_window_extent()
+        assert ax.figure.bbox.y0 - 1 <= box.y0 <= box.y1 <= ax.figure.bbox.y1 + 1
+        assert text.get_fontsize() <= 9
+
+
+def test_a_height_that_was_asked_for_stays(digits_runs: Runs) -> None:
+    ax = CROWDED["curves"](digits_runs, report.axes(height=5.0))
+    assert ax.figure.get_figheight() == 5.0
+
+
+def test_a_very_long_name_takes_several_lines(digits_runs: Runs) -> None:
+    long = replace(digits_runs["low"], path=Path(f"{'very long ' * 18}name.jsonl"))
+    ax = report.draw([long, digits_runs["mid"]], report.axes())
+    inside_the_page(ax, least=0.25)
+
+
 @pytest.mark.parametrize("columns", COLUMNS)
 @pytest.mark.parametrize("name", FIGURES)
 def test_every_figure_is_publishable(
@@ -47,7 +83,7 @@ def test_every_figure_is_publishable(
     inside_the_page(ax)
 
 
-def inside_the_page(ax) -> None:
+def inside_the_page(ax, least: float = 0.35) -> None:
     """Nothing is cut off, labels have the size of printed text, and the axes keep room of their own."""
     figure = ax.figure
     figure.draw_without_rendering()
@@ -58,7 +94,7 @@ def inside_the_page(ax) -> None:
     assert drawn.y1 <= page.y1 + 1
     for text in (ax.xaxis.label, ax.yaxis.label, *ax.get_xticklabels(), *ax.get_yticklabels()):
         assert 6 <= text.get_fontsize() <= 9
-    assert ax.get_window_extent().height > 0.35 * page.height
+    assert ax.get_window_extent().height > least * page.height
 
 
 @pytest.mark.parametrize("name", FIGURES)

@@ -26,17 +26,18 @@ def test_the_files_of_a_report(make_run: MakeRun, tmp_path: Path) -> None:
     assert written[5].read_bytes().startswith(b"%PDF")
 
 
-def test_the_table_for_reading_rounds_down(make_run: MakeRun, tmp_path: Path) -> None:
+def test_the_table_for_reading_claims_no_more_than_was_proved(make_run: MakeRun, tmp_path: Path) -> None:
     write(make_run((1, 1, 0.5), (1, 1, 0.99999), (0, None, 0.0)), tmp_path)
     lines = (tmp_path / "table.md").read_text().splitlines()
     assert lines[:5] == [
         "| name | sigma | n | alpha | inputs | 0 | 0.25 | 0.5 | 0.75 | ACR | ACR top 10% | abstained |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
-        "| run | 0.5 | 1000 | 0.001 | 3 | 66.6 | 66.6 | 66.6 | 33.3 | 0.4999 | 19.9 | 33.3 |",
+        "| run | 0.5 | 1000 | 0.001 | 3 | 66.6 | 66.6 | 66.6 | 33.3 | 0.4999 | 20.0 | 33.4 |",
         "",
         "Certified accuracy in % of inputs (true class certified with radius >= the column's); "
         "ACR: average certified radius; ACR top 10%: the part of it, in %, that the easiest tenth of the inputs "
-        "makes; abstained: in % of inputs. All rounded down.",
+        "makes; abstained: in % of inputs. Rounded to the side that claims less: accuracies and ACR down, "
+        "the easiest tenth and abstentions up.",
     ]
     assert lines[6].startswith("ACR is a poor metric")
 
@@ -158,3 +159,42 @@ def test_a_report_on_published_logs(published: Callable[[str], Run], tmp_path: P
     assert "  * 427 of 500 rows: the log is unfinished" in page
     assert "different data (cifar10 test; imagenet val)" in page
     assert "not every run states its data" in page
+
+
+def test_data_are_compared_by_what_is_stated(make_run: MakeRun, tmp_path: Path) -> None:
+    """A log that names its data but not its split is not of other data."""
+    log = {"name": "digits", "split": "not stated", "fingerprint": None}
+    page = page_of(tmp_path, make_run((1, 1, 0.5)), make_run((1, 1, 0.5), path="log.jsonl", data=log))
+    assert "different data" not in page
+    assert "* not every run states its data and split" in page
+    assert "* data: digits\n" in page
+    train = {"name": "digits", "split": "train", "fingerprint": None}
+    page = page_of(tmp_path, make_run((1, 1, 0.5)), make_run((1, 1, 0.5), path="log.jsonl", data=train))
+    assert "different data (digits test; digits train)" in page
+    nothing = {"name": "not stated", "split": "not stated", "fingerprint": None}
+    assert "* data: not stated\n" in page_of(tmp_path, make_run((1, 1, 0.5), data=nothing))
+
+
+def test_names_are_text_in_markdown(make_run: MakeRun, tmp_path: Path) -> None:
+    name = "[link](javascript:alert(1)) *b* <img src=x> `c` sigma_0.25 _d_"
+    page = page_of(tmp_path, make_run((1, 1, 0.5), path=f"{name}.jsonl", planned=9))
+    plain = r"\[link\](javascript:alert(1)) \*b\* &lt;img src=x> \`c\` sigma_0.25 \_d\_"
+    assert f"| {plain} | 0.5 |" in page
+    assert f"### {plain}\n" in page
+    assert f"* {plain}:\n" in page
+    assert f"* file: `` {name}.jsonl ``\n" in page
+
+
+def test_a_dollar_in_a_name_is_no_formula(make_run: MakeRun, tmp_path: Path) -> None:
+    write(make_run((1, 1, 0.5), path="a$\\frac$ for 5$.jsonl"), tmp_path)
+    assert (tmp_path / "curve.png").stat().st_size > 1000
+
+
+def test_the_convention_of_curves_is_said_where_tables_have_another(make_run: MakeRun, tmp_path: Path) -> None:
+    runs = [make_run((1, 1, 0.5), path=f"{name}.jsonl") for name in "ab"]
+    told = "Curves and sentences count a radius that is reached"
+    write(runs, tmp_path, strict=True)
+    assert told in (tmp_path / "report.html").read_text()
+    assert "certified with R >= r" in (tmp_path / "report.md").read_text()
+    write(runs, tmp_path)
+    assert told not in (tmp_path / "report.html").read_text()

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import sigmax as sx
 from sigmax import RequestError
+from sigmax.certify.smoothed_rule import SmoothedRule
 from sigmax.records.rounding import down
 from sigmax.records.run import Run
 from sigmax.report import certified_accuracy, write
@@ -20,6 +21,8 @@ from sigmax.report.html import library
 from sigmax.report.html.figures import MOST_STEPS
 from sigmax.report.html.inputs import described
 from sigmax.report.html.packing import millionths, millionths_up
+from sigmax.report.html.text import _shares
+from tests.report.duals import LOW, run_of, votes
 from tests.report.pages import at, data, page_of
 
 MakeRun = Callable[..., Run]
@@ -161,3 +164,28 @@ def test_without_plotly_it_says_what_to_install(
     with pytest.raises(RequestError, match=r"pip install 'sigmax\[plot\]'"):
         write(make_run((1, 1, 0.5)), tmp_path / "report")
     assert not (tmp_path / "report").exists()
+
+
+def test_intervals_of_outcomes_are_rounded_outward(make_run: MakeRun) -> None:
+    """None of 10,000 has an upper end of 0.037%, and 3 of 7 have one of 81.59%."""
+    certified, wrong, abstained = _shares(make_run(*[(1, 1, 0.5)] * 10_000), strict=False)
+    assert (certified, wrong, abstained) == ("100.0 (99.9 to 100.0)", "0.0 (0.0 to 0.1)", "0.0 (0.0 to 0.1)")
+    some = make_run(*[(1, 1, 0.5)] * 3, *[(1, 0, 0.5)] * 2, *[(1, None, 0.0)] * 2)
+    assert list(_shares(some, strict=False)) == ["42.8 (9.8 to 81.6)", "28.6 (3.6 to 71.0)", "28.6 (3.6 to 71.0)"]
+
+
+def test_the_note_on_p_A_knows_the_bound() -> None:
+    rival = SmoothedRule(sigma=0.5, classes=3, bound="runner-up")
+    one, other = (run_of(rule, [(0, votes(0, 900))], name=name) for name, rule in (("one", LOW), ("other", rival)))
+
+    def note(*runs: Run) -> str:
+        (figure,) = [f for f in data(page_of(runs), "data-page")["figures"] if f["key"] == "shares"]
+        return figure["note"]
+
+    assert note(one).endswith("An input is certified only where p_A is above one half.")
+    assert "above one half, but for other, which need to lead the runner-up alone." in note(one, other)
+    assert "certified only" not in note(other)
+
+
+def test_radii_are_said_to_be_as_recorded(make_run: MakeRun) -> None:
+    assert "Radii are as recorded; `sigmax verify` proves them anew" in page_of(make_run((1, 1, 0.5)))

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from selenium.webdriver.common.keys import Keys
 
@@ -11,6 +12,7 @@ from sigmax.records.certificate import Outcome
 from sigmax.records.rounding import down
 from sigmax.records.run import Run
 from tests.report.browser import Browser, started
+from tests.report.digits import adaptive_run
 from tests.report.large import DUAL, large_run, noise_images
 from tests.report.pages import page_of
 
@@ -230,6 +232,79 @@ def test_names_are_shown_and_never_run(chromium: Browser, make_run: MakeRun, tmp
     assert f"1 {evil}" in chromium.texts("#facts dd")
     assert chromium.js("document.images.length") == 0
     assert chromium.js("document.title") != "run"
+    assert chromium.console() == []
+
+
+def test_radii_told_by_hovering_are_rounded_down(opened: Browser, digits_runs: Runs) -> None:
+    """The curve of the second run, point by point; where the line falls to the axis it says beyond which radius."""
+    texts = opened.js("document.getElementById('figure').data.find((t) => t.name === 'low').text")
+    curve = sx.report.certified_curve(digits_runs["low"])
+    points = zip(curve["accuracy"], curve["radius"], strict=True)
+    assert texts[:-1] == [f"{100 * accuracy:.2f}% at {down(radius, 4)}" for accuracy, radius in points]
+    assert texts[-1] == f"0% beyond {down(curve['radius'].iloc[-1], 4)}"
+
+
+def test_only_lines_of_the_chosen_figure_can_be_switched(opened: Browser) -> None:
+    def offered() -> list[str]:
+        labels = "[...document.querySelectorAll('#toggles label')].filter((l) => l.offsetWidth)"
+        return opened.js(f"{labels}.map((l) => l.innerText.trim())")
+
+    everything = offered()
+    assert set(NAMES) < set(everything)
+    opened.one('[name="figure"][value="near"]').click()
+    assert offered() == ["consensus", "95% bands"]
+    opened.one('[name="figure"][value="accuracy"]').click()
+    assert offered() == everything
+    swatches = opened.js("[...document.querySelectorAll('.swatch')].map((s) => s.style.backgroundImage)")
+    assert len(set(swatches)) == len(everything) - 1, "every line has a colour or a dash of its own"
+
+
+def test_a_dialog_starts_at_its_top_and_its_buttons_stay_in_reach(chromium: Browser, page: Path) -> None:
+    try:
+        chromium.emulate("setDeviceMetricsOverride", width=360, height=740, deviceScaleFactor=2, mobile=True)
+        chromium.open(page)
+        chromium.js("document.querySelector('#body .open').click()")
+        chromium.driver.execute_script("document.getElementById('detail').scrollTop = 600")
+        assert chromium.js("document.getElementById('detail').scrollTop") > 300
+        assert 0 <= chromium.js("document.getElementById('detail-close').getBoundingClientRect().y") < 60
+        chromium.js("document.getElementById('detail-next').click()")
+        assert chromium.js("document.getElementById('detail').scrollTop") == 0
+    finally:
+        chromium.emulate("clearDeviceMetricsOverride")
+
+
+def test_enter_in_the_search_field_opens_the_only_hit(opened: Browser) -> None:
+    opened.one("#find").send_keys("7", Keys.ENTER)
+    hits = opened.texts("#body .open")
+    assert len(hits) > 1, "classes have numbers too"
+    assert not opened.js("document.getElementById('detail').open")
+    opened.one("#find").clear()
+    opened.one("#find").send_keys("39", Keys.ENTER)
+    assert opened.texts("#detail-title") == ["Input 39 of consensus"]
+
+
+def test_an_address_changed_by_hand_opens_its_input(opened: Browser, digits_runs: Runs) -> None:
+    index = digits_runs["mid"].records[5].index
+    opened.choose("#answer", "wrong")  # a filter gives way
+    opened.driver.execute_script(f"location.hash = '#run=mid&input={index}'")
+    opened.until(f"document.getElementById('detail-title').textContent === 'Input {index} of mid'")
+    assert opened.js("document.getElementById('detail').open")
+
+
+def test_the_looks_of_a_stage_are_shown(chromium: Browser, tmp_path: Path) -> None:
+    run = adaptive_run("high", tmp_path / "asked.jsonl", targets=(0.25, 0.5))
+    path = tmp_path / "report.html"
+    path.write_text(page_of(run))
+    chromium.open(path)
+    index = int(chromium.texts("#body .open")[0])
+    chromium.one("#body .open").click()
+    stage = next(stage for stage in records(run)[index].stages if stage.looks)
+    assert chromium.texts(".looks summary") == [
+        f"estimation: {len(stage.looks)} look{'s' * (len(stage.looks) > 1)}"
+    ]
+    chromium.one(".looks summary").click()
+    drawn = [f"{n:,}" for n in np.cumsum([sum(look) for look in stage.looks])]
+    assert chromium.texts(".looks tbody td:nth-child(2)") == drawn
     assert chromium.console() == []
 
 

@@ -174,3 +174,9 @@ def test_a_run_that_stopped_early_is_refused() -> None:
     early = replace(run, plan=replace(run.plan, n=2_000))
     with pytest.raises(RequestError, match="input 0 of one.jsonl stopped at 1000 of 2000 draws"):
         recertify(early, n=500)
+
+
+def test_the_plug_in_refuses_a_bound_that_asks_for_the_runner_up() -> None:
+    rule = SmoothedRule(sigma=0.5, classes=3, bound="runner-up")
+    with pytest.raises(RequestError, match="of the runner-up bound, whose radius depends on a rival's votes too"):
+        plug_in(run_of(rule, [(0, votes(0, 900))], name="rival"))

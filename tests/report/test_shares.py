@@ -72,3 +72,9 @@ def test_radii_are_checked(make_run: MakeRun) -> None:
     for call in (lambda run: outcome_shares(run, radius=-1.0), lambda run: class_spread(run, [-1.0])):
         with pytest.raises(RequestError, match="radii must be a list of numbers of at least 0"):
             call(make_run(*SIX))
+
+
+def test_the_same_radius_asked_for_twice_is_answered_twice(make_run: MakeRun) -> None:
+    frame = class_spread(make_run(*SIX), [0.5, 0.5])
+    assert frame["radius"].tolist() == [0.5, 0.5]
+    assert frame.iloc[0].tolist() == frame.iloc[1].tolist()

@@ -25,6 +25,7 @@ def import_log(
     out: Annotated[Path, typer.Option("--out", help="Run file to write.")],
     inputs: Annotated[int | None, typer.Option(help="How many rows a complete log would have.")] = None,
     data: Annotated[str | None, typer.Option(help="Name of the data set, for the reader.")] = None,
+    split: Annotated[str | None, typer.Option(help="Which part of the data it certified, such as test.")] = None,
 ) -> None:
     """Read a log of the field, check it against sigma, n and alpha, and keep it as a run file.
 
@@ -36,7 +37,13 @@ def import_log(
     if out.exists():
         raise RequestError(f"{out} exists already; choose another output file")
     plan, records, found = read_log(
-        log, sigma=sigma, n=n, alpha=alpha, inputs=inputs, data=NOT_STATED if data is None else data
+        log,
+        sigma=sigma,
+        n=n,
+        alpha=alpha,
+        inputs=inputs,
+        data=NOT_STATED if data is None else data,
+        split=NOT_STATED if split is None else split,
     )
     write_all(out, plan, records)
     for note in found.notes:

@@ -1,6 +1,7 @@
 """`sigmax plan`: how many draws a radius takes, before any is drawn."""
 
 import math
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -8,7 +9,7 @@ import typer
 from sigmax.cli.options import Alpha
 from sigmax.cli.progress import console, say
 from sigmax.errors import RequestError
-from sigmax.records.rounding import down
+from sigmax.records.rounding import down, up
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 SHARES = (0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999, 0.9999)  # looked at where no share is given
 DECIMALS = 4
+NEAR_ONE = 0.9999  # from here on a share is told by what it lacks of 1
 
 
 def plan(
@@ -54,31 +56,54 @@ def _answer(found: "DrawsNeeded") -> list[str]:
     if not found.in_reach:
         end = f"its radius stays below {_limit(found)}" if found.limit else "nothing is certified"
         return [
-            f"{wanted} is out of reach for a class with a share of {found.p:g}: however many draws, {end}.",
-            f"It takes a share above {found.least_share:.6g}{_more_noise(found)}.",
+            f"{wanted} is out of reach for a class with a share of {found.p:.15g}: however many draws, {end}.",
+            f"It takes a share {_least_share(found)}{_more_noise(found)}.",
         ]
     if found.draws is None:
+        too_much = (
+            f"it lies too near the limit, {_limit(found)}" if found.unanimous else "even if all of them agree"
+        )
         return [
-            f"{wanted} takes more than a billion draws for a class with a share of {found.p:g}: it lies too near "
-            f"the limit, {_limit(found)}. Ask for a smaller radius."
+            f"{wanted} takes more than a billion draws for a class with a share of {found.p:.15g}: {too_much}. "
+            "Ask for a smaller radius or more noise."
         ]
     return [
         f"{wanted}, alpha {found.alpha:g}: {found.draws:,} draws certify it with a chance of "
-        f"{100 * found.chance:g}% if the class has a share of {found.p:g}.",
-        f"Fewer than {found.unanimous:,} draws never do, even if all agree. However many draws, a share of "
-        f"{found.p:g} stays below the radius {_limit(found)}; this one takes a share above "
-        f"{found.least_share:.6g}.",
+        f"{100 * found.chance:g}% if the class has a share of {found.p:.15g}.",
+        f"Fewer than {found.unanimous:,} draws never do, even if all agree. {_in_the_end(found)} this one takes a "
+        f"share {_least_share(found)}.",
     ]
 
 
+def _in_the_end(found: "DrawsNeeded") -> str:
+    if not math.isfinite(found.limit):
+        return "With a share of 1 every radius is reached by draws enough;"
+    return f"However many draws, a share of {found.p:.15g} stays below the radius {_limit(found)};"
+
+
 def _limit(found: "DrawsNeeded") -> str:
-    return down(found.limit, DECIMALS) if math.isfinite(found.limit) else "infinity"
+    """What a radius stays below: rounded up, so that it does."""
+    return up(found.limit, DECIMALS) if math.isfinite(found.limit) else "no limit"
+
+
+def _least_share(found: "DrawsNeeded") -> str:
+    """What p must exceed, rounded down, so that none that would do is denied; near 1 by what it may lack."""
+    if found.least_share < NEAR_ONE:
+        return f"above {_digits(found.least_share, 6, ROUND_FLOOR)}"
+    if not found.missing_share:
+        return "nearer to 1 than numbers can tell"
+    return f"above 1 - {_digits(found.missing_share, 3, ROUND_CEILING)}"
+
+
+def _digits(value: float, digits: int, side: str) -> str:
+    rounded = Context(prec=digits, rounding=side).create_decimal(Decimal(value))
+    return f"{float(rounded):.{digits}g}"
 
 
 def _more_noise(found: "DrawsNeeded") -> str:
     if found.least_sigma is None:
         return "; with half of the copies or less in the class no noise will do"
-    return f", or a sigma above {found.least_sigma:.4g} under which the share were the same"
+    return f", or a sigma above {_digits(found.least_sigma, 4, ROUND_FLOOR)} under which the share were the same"
 
 
 def _table(rows: "list[DrawsNeeded]") -> "Table":
@@ -88,12 +113,12 @@ def _table(rows: "list[DrawsNeeded]") -> "Table":
     table = Table(
         title=f"draws for radius {first.radius:g} at sigma {first.sigma:g}, alpha {first.alpha:g}",
         caption=(
-            f"enough with a chance of {100 * first.chance:g}%; the radius takes a share above "
-            f"{first.least_share:.6g}"
+            f"enough with a chance of {100 * first.chance:g}%; the radius takes a share "
+            f"{_least_share(first)}"
             + (f" and at least {first.unanimous:,} draws" if first.unanimous else ", and over a billion draws")
         ),
     )
-    for name in ("share of the class", "draws", "largest radius in the end"):
+    for name in ("share of the class", "draws", "radius stays below"):
         table.add_column(name, justify="right")
     for row in rows:
         draws = f"{row.draws:,}" if row.draws else "over a billion" if row.in_reach else "out of reach"

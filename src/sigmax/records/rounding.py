@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from decimal import ROUND_FLOOR, Context, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
 from sigmax.errors import RequestError
 
@@ -16,11 +16,21 @@ def down(value: float, decimals: int) -> str:
     The float is what counts, not its shortest spelling: 0.978 is stored as 0.97799999999999998 and prints as
     0.977 with three decimals.
     """
+    return _rounded(value, decimals, ROUND_FLOOR)
+
+
+def up(value: float, decimals: int) -> str:
+    """The same rounded up, for a number that claims less the larger it is: the text is never below the float."""
+    return _rounded(value, decimals, ROUND_CEILING)
+
+
+def _rounded(value: float, decimals: int, side: str) -> str:
     if not math.isfinite(value) or decimals < 0:
         raise RequestError(f"expected a finite number and decimals >= 0; got {value!r} and {decimals!r}")
     exact = Decimal(value + 0.0)  # -0.0 becomes 0.0
     context = Context(prec=_DIGITS_BEFORE_POINT + decimals)
-    return f"{exact.quantize(Decimal(1).scaleb(-decimals), rounding=ROUND_FLOOR, context=context):f}"
+    rounded = exact.quantize(Decimal(1).scaleb(-decimals), rounding=side, context=context)
+    return f"{rounded if rounded else abs(rounded):f}"  # -0.04 is 0.0 rounded up, not -0.0
 
 
 def share_down(percent: float) -> str:
@@ -29,6 +39,11 @@ def share_down(percent: float) -> str:
     Two shares of up to a million inputs differ by far more than the nudge, which only undoes the float's own error.
     """
     return down(percent + 1e-9, 1)
+
+
+def share_up(percent: float) -> str:
+    """The same rounded up: what is lost, and how far chance reaches."""
+    return up(max(0.0, percent - 1e-9), 1)
 
 
 @dataclass(frozen=True)

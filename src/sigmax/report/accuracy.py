@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sigmax import bounds
 from sigmax.errors import RequestError
 from sigmax.records.run import Run
+from sigmax.report.questions import furthest_asked, targets
 from sigmax.report.runs import Source, load
 
 if TYPE_CHECKING:
@@ -31,7 +32,8 @@ def certified_accuracy(
     Abstentions never count, not even at r = 0. There the two differ by inputs certified with a radius of exactly 0,
     elsewhere by radii that hit r, which radii printed with three digits often do. Cohen et al. and the papers after
     them count R_i >= r; the authors of Dual randomized smoothing R_i > r.
-    The share is of the inputs recorded, so an unfinished run speaks of those it has.
+    The share is of the inputs recorded, so an unfinished run speaks of those it has. A run that was asked only
+    which of some radii hold (targets) answers at those; in between its share is what happens to be proved.
     """
     import pandas as pd
 
@@ -118,9 +120,14 @@ def checked_radii(radii: float | Sequence[float] | Floats) -> Floats:
 
 
 def usual_radii(runs: Sequence[Run]) -> Floats:
-    """0, 0.25, 0.5 ... as far as one of the runs still certifies; in wider steps where that is far."""
-    furthest = max(float(certified_radii(run).max(initial=0.0)) for run in runs)
+    """0, 0.25, 0.5 ... as far as one of the runs still certifies; in wider steps where that is far.
+
+    Radii that a run was asked about (its targets) are among them, unless they are very many.
+    """
+    furthest = max(min(float(certified_radii(run).max(initial=0.0)), furthest_asked(run)) for run in runs)
     step = GRID_STEP
     while furthest // step >= GRID_POINTS:
         step *= 2
-    return np.arange(int(furthest // step) + 1, dtype=np.float64) * step
+    asked = sorted({radius for run in runs for radius in targets(run)})
+    grid = np.arange(int(furthest // step) + 1, dtype=np.float64) * step
+    return np.union1d(grid, asked) if len(asked) <= GRID_POINTS else grid

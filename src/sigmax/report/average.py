@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
-from sigmax.records.rounding import down, share_down
+from sigmax.records.rounding import down, share_up
 from sigmax.report.accuracy import Floats, certified_radii, mean_radius
 from sigmax.report.runs import Source, load
 
@@ -34,7 +34,7 @@ class AverageRadius:
     warning: str = WARNING
 
     def __str__(self) -> str:
-        tenth = share_down(100 * self.easiest_tenth)
+        tenth = share_up(100 * self.easiest_tenth)
         where = f"{tenth}% of it from the easiest tenth of {self.inputs:,} inputs"
         return f"ACR {down(self.value, 4)}, {where}. {self.warning}."
 
@@ -51,11 +51,12 @@ def easiest_share(certified: Floats, inputs: int, part: float = 0.1) -> float:
 
     Where a tenth is no whole number of inputs, the last one counts for a part of itself.
     """
-    total = float(np.sum(certified))
-    if not total:
+    if not np.any(certified):
         return 0.0
+    # By a power of two, which is exact: the smallest floats have no tenth.
+    parts = np.ldexp(certified[::-1], -int(np.frexp(certified[-1])[1]))
     weights = np.clip(part * inputs - np.arange(len(certified)), 0.0, 1.0)
-    return float(np.sum(weights * certified[::-1])) / total
+    return float(np.sum(weights * parts) / np.sum(parts))
 
 
 def sensitivity(p: ArrayLike, *, sigma: float = 1.0) -> Floats:

@@ -6,7 +6,9 @@ The fair way to show a method whose sigma is a setting: at each radius the best 
 Source: Sun et al. (2025), Sec. 7; Carlini et al. (2023) report so.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +17,7 @@ from sigmax.errors import RequestError
 from sigmax.records.run import Run
 from sigmax.report.accuracy import Floats, certified_counts, interval
 from sigmax.report.comparison import grid
-from sigmax.report.runs import Source, named
+from sigmax.report.runs import SAME_SIGMA, Source, named
 from sigmax.report.shared import on_shared_inputs, true_radii
 
 if TYPE_CHECKING:
@@ -55,7 +57,8 @@ def radii_by_sigma(runs: Iterable[Source]) -> "pd.DataFrame":
 
     shared = on_the_same_inputs(runs)
     columns = {sigma_of(name, run): true_radii(run) for name, run in shared.items()}
-    if len(columns) < len(shared):
+    alike = any(math.isclose(one, other, rel_tol=SAME_SIGMA) for one, other in pairwise(sorted(columns)))
+    if alike or len(columns) < len(shared):
         raise RequestError(f"expected runs of different sigma; {len(shared)} runs have {sorted(columns)}")
     index = pd.Index([record.index for record in next(iter(shared.values())).records], name="index")
     return pd.DataFrame({sigma: columns[sigma] for sigma in sorted(columns)}, index=index)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from sigmax.records.run import Run
 from sigmax.report.accuracy import Floats, certified_counts, checked_radii, usual_radii
 from sigmax.report.average import average_radius, easiest_share
+from sigmax.report.questions import furthest_asked, is_adaptive, mean_draws
 from sigmax.report.runs import Source, named
 from sigmax.report.study import Line, Study, study
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 SIGMAS_SHOWN = 4
 EASIEST = "ACR top 10%"
+MEAN_DRAWS = "mean draws"
 
 
 def compare(
@@ -30,6 +32,9 @@ def compare(
 
     A dual run among the runs of all its experts adds two rows that are no certificates: "oracle (best expert each
     input)" and "envelope (best expert each radius)"; see `diagnose`. They are of the inputs that these runs share.
+
+    Where a run was sampled adaptively its `n` is the most draws of a stage, and a column `mean draws` has what an
+    input took. Beyond the largest radius a run was asked about (its targets) its accuracy is NaN.
     """
     by_name = named(runs)
     return table(by_name, study(by_name), grid(by_name.values(), radii), strict=strict)
@@ -45,7 +50,12 @@ def table(runs: Mapping[str, Run], found: Study, radii: Floats, *, strict: bool)
     import pandas as pd
 
     rows = [{"name": name, **_row(run, radii, strict)} for name, run in runs.items()]
-    return pd.DataFrame(rows + [_reference(line, radii, strict) for line in found.lines])
+    frame = pd.DataFrame(rows + [_reference(line, radii, strict) for line in found.lines])
+    draws = [mean_draws(run) if is_adaptive(run) else math.nan for run in runs.values()]
+    if not all(map(math.isnan, draws)):
+        place = list(frame.columns).index("n") + 1
+        frame.insert(place, MEAN_DRAWS, draws + [math.nan] * len(found.lines))
+    return frame
 
 
 def _row(run: Run, radii: Floats, strict: bool) -> dict[str, object]:
@@ -57,7 +67,7 @@ def _row(run: Run, radii: Floats, strict: bool) -> dict[str, object]:
         "n": run.plan.n,
         "alpha": run.plan.alpha,
         "inputs": inputs,
-        **{exact(r): share for r, share in zip(radii, certified, strict=True)},
+        **_shares(radii, certified, furthest_asked(run)),
         "ACR": average.value,
         EASIEST: 100 * average.easiest_tenth,
         "abstained": 100 * sum(record.certificate.predicted is None for record in run.records) / inputs,
@@ -74,11 +84,16 @@ def _reference(line: Line, radii: Floats, strict: bool) -> dict[str, object]:
         "n": max(run.plan.n for run in line.experts),
         "alpha": line.alpha,
         "inputs": curve.inputs,
-        **{exact(r): share for r, share in zip(radii, certified, strict=True)},
+        **_shares(radii, certified, furthest_asked(*line.experts)),
         "ACR": curve.acr,
         EASIEST: 100 * easiest_share(*curve.choices, curve.inputs) if len(curve.choices) == 1 else math.nan,
         "abstained": math.nan,
     }
+
+
+def _shares(radii: Floats, certified: Floats, end: float) -> dict[str, float]:
+    """One column a radius; NaN beyond what was asked."""
+    return {exact(r): share if r <= end else math.nan for r, share in zip(radii, certified, strict=True)}
 
 
 def exact(radius: float) -> str:

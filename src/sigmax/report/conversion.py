@@ -86,5 +86,5 @@ def _curve(x: Numbers, y: Numbers, x_name: str, y_name: str) -> tuple[Floats, Fl
         )
     order = np.argsort(at, kind="stable")
     if np.any(np.diff(values[order]) > 1e-12) or np.any(np.diff(at[order]) == 0):
-        raise RequestError(f"expected different {x_name} and a {y_name} that never rises with them; got {y!r}")
+        raise RequestError(f"expected different {x_name}, and {y_name} that never rises with them; got {y!r}")
     return at[order], values[order]

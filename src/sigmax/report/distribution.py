@@ -32,7 +32,8 @@ def vote_shares(run: Source) -> "pd.DataFrame":
     `low` and `high` are the least and the largest share that the record allows: the same as `p_A` where votes were
     counted, a range where it was worked out from a printed radius. NaN where nothing is known: inputs that a log
     without counts does not certify for their true class, and those on which a router asked no voting expert.
-    A dual run's votes are those of the expert the router put first.
+    A dual run's votes are those of the expert the router put first. A run with adaptive sampling is refused: votes
+    that end when enough was seen show no fair share.
     """
     import pandas as pd
 

@@ -3,25 +3,27 @@
 # F(p) share of inputs with p_A >= p; A(r) share certified with R >= r; N inputs
 
 Models of one sigma are held against each other by F at every p >= 1/2, which no choice of n and alpha can turn
-around; others by A at every radius, at the n and alpha they were certified with.
+around; others by A at every radius, at the n and alpha they were certified with. F decides what is certified only
+by the one-sided bound, and is known only where every input had all its draws; else radii are compared.
 Source: Sun et al. (2025), Sec. 7 and App. B.3.
 """
 
+import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
 
 from sigmax.errors import RequestError
-from sigmax.records.rounding import share_down
 from sigmax.records.run import Run
 from sigmax.report.accuracy import Floats, certified_radii, reached
 from sigmax.report.distribution import known_from, reached_shares, vote_shares
-from sigmax.report.runs import Source, named
+from sigmax.report.dominance_words import in_words
+from sigmax.report.questions import furthest_asked, is_adaptive, shared_targets, targets, up_to
+from sigmax.report.runs import SAME_SIGMA, Source, named
+from sigmax.report.schemes import one_sided
 from sigmax.report.shared import on_shared_inputs, why_not
-
-CROSSINGS_TOLD = 3  # more are noise, and told as a number
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,8 @@ class Dominance:
     second: str
     scale: str  # "p_A" or "radius"; "none" where they cannot be compared
     start: float  # of the scale, from where on both are known
+    end: float  # up to where both were asked: the largest target of a run that had targets, else infinite
+    only: tuple[float, ...]  # the radii compared, where runs were asked about these alone; empty: all of the scale
     stretches: tuple[Stretch, ...]
     chance: float
     inputs: int
@@ -70,9 +74,10 @@ class Dominance:
 def dominance(runs: Source | Iterable[Source], *, level: float = 0.95) -> list[Dominance]:
     """Every pair of runs held against each other, on the inputs both hold; empty for a single run.
 
-    Runs of constant noise with the same sigma are compared by their distributions of p_A from one half on (from
-    where a log without counts begins to tell); others by certified accuracy at every radius. Runs that cannot be
-    compared give a sentence that says why.
+    Runs of constant noise with the same sigma and the one-sided bound, all draws cast, are compared by their
+    distributions of p_A from one half on (from where a log without counts begins to tell); others by certified
+    accuracy (R >= r) at every radius. A run that was asked about some radii only is compared at those; between them
+    its radii are proved but were not sought. Runs that cannot be compared give a sentence that says why.
     """
     if not 0 < level < 1:
         raise RequestError(f"level must lie strictly between 0 and 1 (0.95 is usual); got {level!r}")
@@ -83,22 +88,24 @@ def _pair(one: tuple[str, Run], other: tuple[str, Run], level: float) -> Dominan
     (first, run), (second, against) = one, other
     reason = why_not([run, against])
     if reason is not None:
-        return Dominance(first, second, "none", 0.0, (), 0.0, 0, f"{first} and {second}: {reason}.")
+        return Dominance(first, second, "none", 0.0, math.inf, (), (), 0.0, 0, f"{first} and {second}: {reason}.")
     run, against = on_shared_inputs([run, against])
-    scale, start, x, difference = _difference(run, against)
+    only, end = shared_targets(run, against), furthest_asked(run, against)
+    scale, start, x, difference = _difference(run, against, only, end)
     stretches = tuple(_stretches(x, difference / len(run.records), (first, second), start))
     # Dvoretzky, Kiefer & Wolfowitz with Massart's constant, for each of the two curves at half of what may go wrong
     chance = 2 * float(np.sqrt(np.log(2 / ((1 - level) / 2)) / (2 * len(run.records))))
-    told = Dominance(first, second, scale, start, stretches, min(1.0, chance), len(run.records), "")
-    return Dominance(**{**vars(told), "sentence": _in_words(told, level)})
+    told = Dominance(first, second, scale, start, end, only, stretches, min(1.0, chance), len(run.records), "")
+    limits = {name: targets(of) for name, of in ((first, run), (second, against)) if targets(of)}
+    return replace(told, sentence=in_words(told, level, limits))
 
 
-def _difference(run: Run, against: Run) -> tuple[str, float, Floats, Floats]:
+def _difference(run: Run, against: Run, only: tuple[float, ...], end: float) -> tuple[str, float, Floats, Floats]:
     """The scale, where it starts, its places, and by how many inputs the first is ahead up to each of them."""
     shares = _shares(run, against)
     if shares is None:
         radii = certified_radii(run), certified_radii(against)
-        x = np.unique(np.concatenate([[0.0], *radii]))
+        x = np.array(only) if only else up_to(np.unique(np.concatenate([[0.0], *radii])), end)
         return "radius", 0.0, x, (reached(radii[0], x) - reached(radii[1], x)).astype(np.float64)
     start = max(0.5, known_from(run), known_from(against))
     x = np.unique(np.concatenate([[start], *(s[s > start] for s in shares)]))
@@ -108,13 +115,21 @@ def _difference(run: Run, against: Run) -> tuple[str, float, Floats, Floats]:
 
 def _shares(run: Run, against: Run) -> list[Floats] | None:
     """Both runs' p_A, rising, where they can be compared by it; None where only radii will do."""
-    sigmas = {float(s) for of in (run, against) for s in of.frame()["sigma"].unique()}
-    if len(sigmas) != 1 or not {run.plan.method, against.plan.method} <= {"smoothed", "imported"}:
+    sigmas = [float(s) for of in (run, against) for s in of.frame()["sigma"].unique()]
+    alike = np.allclose(sigmas, sigmas[0], rtol=SAME_SIGMA, atol=0.0)
+    if not alike or not (_decided_by_share(run) and _decided_by_share(against)):
         return None
     try:
         return [np.sort(vote_shares(of)["p_A"].dropna().to_numpy()) for of in (run, against)]
     except RequestError:  # a log whose radii no votes can stand behind is still a curve
         return None
+
+
+def _decided_by_share(run: Run) -> bool:
+    """Whether p_A alone decides what n draws at alpha certify; a log is read as if by the one-sided bound."""
+    if run.plan.method == "imported":
+        return True
+    return run.plan.method == "smoothed" and one_sided(run.plan.rule) and not is_adaptive(run)
 
 
 def _stretches(x: Floats, difference: Floats, names: tuple[str, str], start: float) -> Iterable[Stretch]:
@@ -129,43 +144,3 @@ def _stretches(x: Floats, difference: Floats, names: tuple[str, str], start: flo
         name = names[0] if difference[widest] > 0 else names[1]
         yield Stretch(name, begin, float(x[part[-1]]), float(abs(difference[widest])), float(x[widest]))
         begin = float(x[part[-1]])
-
-
-def _in_words(told: Dominance, level: float) -> str:
-    where = "p_A" if told.scale == "p_A" else "radius"
-    scope = f"at every p_A from {_place(told.start)} on" if where == "p_A" else "at every radius"
-    chance = (
-        f"Gaps up to {share_down(100 * told.chance)} points can be the luck of the {told.inputs:,} inputs "
-        f"({100 * level:g}% level)."
-    )
-    if not told.stretches:
-        return f"{told.first} and {told.second} are equal {scope}."
-    if told.better is not None:
-        worse = told.second if told.better == told.first else told.first
-        widest = max(told.stretches, key=lambda s: s.gap)
-        return f"{told.better} is at least as good as {worse} {scope}, by up to {_gap(widest, where)}. {chance}"
-    return f"{told.first} and {told.second}: neither is better everywhere. {_crossing(told, where)} {chance}"
-
-
-def _crossing(told: Dominance, where: str) -> str:
-    widest = {
-        name: max((s for s in told.stretches if s.better == name), key=lambda s: s.gap)
-        for name in (told.first, told.second)
-    }
-    leads = ", ".join(f"{name} leads by up to {_gap(s, where)}" for name, s in widest.items())
-    if len(told.stretches) > CROSSINGS_TOLD + 1:
-        first, last = told.stretches[0], told.stretches[-1]
-        return (
-            f"The curves cross {len(told.stretches) - 1} times between {where} {_place(first.stop)} and "
-            f"{_place(last.start)}: {leads}; {last.better} leads at the end."
-        )
-    order = ", then ".join(f"{s.better} up to {where} {_place(s.stop)}" for s in told.stretches)
-    return f"Ahead are {order}: {leads}."
-
-
-def _gap(stretch: Stretch, where: str) -> str:
-    return f"{share_down(100 * stretch.gap)} points (at {where} {_place(stretch.gap_at)})"
-
-
-def _place(x: float) -> str:
-    return f"{x:.5f}".rstrip("0").rstrip(".")

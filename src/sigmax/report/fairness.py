@@ -48,14 +48,14 @@ def class_spread(
     """
     import pandas as pd
 
-    frame = class_accuracy(run, radii, strict=strict)
-    accuracy = frame.pivot_table(index="label", columns="radius", values="accuracy", sort=False)
-    values = accuracy.to_numpy()
-    labels, worst, best = accuracy.index.to_numpy(), values.argmin(axis=0), values.argmax(axis=0)
-    columns = np.arange(values.shape[1])
+    asked = checked_radii(radii)
+    frame = class_accuracy(run, asked, strict=strict)
+    values = frame["accuracy"].to_numpy(dtype=np.float64).reshape(-1, len(asked))  # one row a class
+    labels = frame["label"].to_numpy()[:: len(asked)]
+    worst, best, columns = values.argmin(axis=0), values.argmax(axis=0), np.arange(len(asked))
     return pd.DataFrame(
         {
-            "radius": accuracy.columns.to_numpy(),
+            "radius": asked,
             "worst": values[worst, columns],
             "worst_label": labels[worst],
             "best": values[best, columns],

@@ -22,14 +22,19 @@ DOTS = 300  # an inch, in the PNG
 def axes(columns: int = 1, *, height: float | None = None) -> "Axes":
     """Empty axes in a figure of their own, as wide as one or two columns of a paper (3.35 or 6.9 inches).
 
-    Print it unscaled and its text is 7 to 9 points. Without `height` (inches) the shape is pleasant.
+    Print it unscaled and its text is 7 to 9 points. Without `height` (inches) the shape is pleasant, and a legend
+    of many names makes the figure higher rather than its curves lower.
     """
     if columns not in COLUMNS:
         raise RequestError(f"columns must be 1 or 2, the columns of a paper that the figure spans; got {columns!r}")
     width = COLUMNS[columns]
-    ax = new_figure(width, SHAPE[columns] * width if height is None else height).add_subplot()
+    figure = new_figure(width, SHAPE[columns] * width if height is None else height)
+    if height is not None:
+        figure.set_gid(None)  # it stays as high as asked for, whatever the legend needs
+    ax = figure.add_subplot()
     for axis in (ax.xaxis, ax.yaxis):
         axis.label.set_fontsize(TEXT[columns])
+        axis.get_offset_text().set_fontsize(TICKS[columns])  # tick_params forgets it
     ax.title.set_fontsize(TEXT[columns])
     ax.tick_params(labelsize=TICKS[columns])
     return ax

@@ -5,18 +5,20 @@ from typing import Any
 
 from sigmax.records.field import NOT_STATED
 from sigmax.records.run import Run
+from sigmax.report.questions import on_question
 from sigmax.report.study import Study
 
 
 def on_run(run: Run) -> list[str]:
-    """Sentences on one run: what it lacks and, of an imported one, what was found in the log."""
+    """Sentences on one run: what it lacks or was not asked, and, of an imported one, what was found in the log."""
     if run.plan.method == "imported":
         return list(_on_import(run.plan.rule, run.plan.made_with))
     if len(run.records) == run.planned:
-        return []
+        return on_question(run)
     return [
+        *on_question(run),
         f"unfinished, {len(run.records):,} of {run.planned:,} inputs; the figures are of those, "
-        "which need not be like the rest"
+        "which need not be like the rest",
     ]
 
 
@@ -27,6 +29,11 @@ def on_comparing(runs: Sequence[Run]) -> list[str]:
         sentences.append("the runs do not hold the same inputs; differences between them may come from that")
     if len({(run.plan.n, run.plan.alpha) for run in runs}) > 1:
         sentences.append("n or alpha differ; more draws or a larger alpha raise every radius by themselves")
+    if len({str(sorted(run.plan.sampling.items())) for run in runs}) > 1:
+        sentences.append(
+            "the runs were not asked the same: sampling that may stop early proves what it was asked and seldom "
+            "more; compare them at radii that all of them were asked about"
+        )
     return sentences
 
 
@@ -48,10 +55,17 @@ def _on_import(rule: Mapping[str, Any], made_with: Mapping[str, Any]) -> Iterato
 
 
 def _on_data(data: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    stated = {f"{d['name']} {d['split']}" for d in data if d["name"] != NOT_STATED}
-    if len(stated) > 1:
-        yield f"the runs are of different data ({'; '.join(sorted(stated))}); their accuracies are not comparable"
+    names, splits = ({str(d[key]) for d in data} - {NOT_STATED} for key in ("name", "split"))
+    if len(names) > 1 or len(splits) > 1:
+        told = "; ".join(sorted({stated(d) for d in data} - {NOT_STATED}))
+        yield f"the runs are of different data ({told}); their accuracies are not comparable"
     elif len({d["fingerprint"] for d in data} - {None}) > 1:
         yield "the data of the runs have one name but differ in content (their fingerprints differ)"
-    if len(data) > 1 and any(d["name"] == NOT_STATED for d in data):
-        yield "not every run states its data; make sure that they are the same"
+    if len(data) > 1 and any(NOT_STATED in (d["name"], d["split"]) for d in data):
+        yield "not every run states its data and split; make sure that they are the same"
+
+
+def stated(data: Mapping[str, Any]) -> str:
+    """The data set and its split, as far as a run names them: 'digits test', 'digits', 'not stated'."""
+    told = [str(data[key]) for key in ("name", "split") if data.get(key) and data[key] != NOT_STATED]
+    return " ".join(told) or NOT_STATED

@@ -9,8 +9,9 @@ from sigmax.records.rounding import down
 from sigmax.records.run import Run
 from sigmax.report.accuracy import Floats, certified_radii
 from sigmax.report.comparison import sigmas
-from sigmax.report.markdown import ACR_DECIMALS, comparison, paragraphs
-from sigmax.report.notes import on_comparing, on_run, on_study
+from sigmax.report.markdown import ACR_DECIMALS, as_text, code, comparison, paragraphs
+from sigmax.report.notes import on_comparing, on_run, on_study, stated
+from sigmax.report.questions import mean_draws
 from sigmax.report.routes import is_dual
 from sigmax.report.routing_page import routing_section
 from sigmax.report.schemes import scheme_text
@@ -26,7 +27,8 @@ def page(runs: Mapping[str, Run], found: Study, frame: "pd.DataFrame", radii: Fl
         "# Certified accuracy",
         "![certified accuracy against the radius](curve.png)",
         comparison(frame, strict=strict).rstrip(),
-        "The line is the share of inputs, the band its 95% Clopper-Pearson interval at each radius by itself.",
+        "The line is the share of inputs certified with R >= r, the band its 95% Clopper-Pearson interval at each "
+        "radius by itself. Radii are as recorded; `sigmax verify` proves them anew from the votes.",
     ]
     if found.routings:
         parts += routing_section(runs, found, radii, strict=strict)
@@ -49,23 +51,29 @@ def notes(runs: Mapping[str, Run], found: Study) -> Iterator[tuple[str | None, l
 def _bullets(runs: Mapping[str, Run], found: Study) -> Iterator[str]:
     for name, sentences in notes(runs, found):
         if name is not None:
-            yield f"* {name}:"
-        yield from (f"{'* ' if name is None else '  * '}{sentence}" for sentence in sentences)
+            yield f"* {as_text(name)}:"
+        yield from (f"{'* ' if name is None else '  * '}{as_text(sentence)}" for sentence in sentences)
 
 
 def _section(name: str, run: Run) -> str:
-    return f"### {name}\n\n" + "\n".join(f"* {label}: {value}" for label, value in facts(run) if value is not None)
+    told = [f"* {label}: {_marked(label, value)}" for label, value in facts(run) if value is not None]
+    return f"### {as_text(name)}\n\n" + "\n".join(told)
+
+
+def _marked(label: str, value: object) -> str:
+    """A file's name as code, between more ticks than it holds; all else as text."""
+    return code(str(value)) if label == "file" else as_text(str(value))
 
 
 def facts(run: Run) -> Iterator[tuple[str, object]]:
     """What was run, as labels and values; a value of None is one the run does not state."""
     plan = run.plan
-    yield "file", f"`{run.path.name}`"
+    yield "file", run.path.name
     yield "scheme", scheme_text(plan.rule)
     yield "sigma", sigmas(run)
     yield "draws", _draws(run)
     yield "alpha", f"{plan.alpha:g}"
-    yield "data", " ".join(str(plan.data[key]) for key in ("name", "split") if plan.data.get(key))
+    yield "data", stated(plan.data)
     yield "fingerprint of the data", plan.data.get("fingerprint")
     yield "inputs", _inputs(run)
     yield "outcomes", _outcomes(run)
@@ -94,8 +102,7 @@ def _draws(run: Run) -> str:
         told += ", for the router and for each expert asked"
     elif sampling.kind == "fixed":
         return told
-    mean = sum(record.certificate.draws for record in run.records) / len(run.records)
-    return f"{told}; {mean:,.0f} an input on average"
+    return f"{told}; {mean_draws(run):,.0f} an input on average"
 
 
 def _inputs(run: Run) -> str:

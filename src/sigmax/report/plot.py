@@ -1,21 +1,24 @@
 """Certified accuracy drawn against the radius, with the uncertainty that comes from certifying few inputs."""
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import cycle, product
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sigmax.errors import RequestError
 from sigmax.records.run import Run
-from sigmax.report.accuracy import Floats, certified_curve
+from sigmax.report.accuracy import Floats, certified_interval, certified_radii
+from sigmax.report.questions import furthest_asked, up_to
 from sigmax.report.runs import Source, named
 from sigmax.report.study import Line, Study, study
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.legend import Legend
 
 # Okabe & Ito's colours, told apart with any kind of colour vision; dashes once they are used up.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -24,6 +27,8 @@ WIDTH, HEIGHT = 7.2, 4.5  # inches
 MANY, LONG = 6, 40  # names in a legend, and letters in one, that the axes have room for
 NARROW = 5.0  # inches, below which half as many fit
 BELOW = 120  # letters of a line below the axes
+LINE = 7  # letters that the line before a name takes, and a gap
+GROWS = "grows"  # the mark of a figure that may become higher than it was made
 RADIUS = r"$\ell_2$ radius (pixels in [0, 1])"
 GREYS = ("0.35", "0.6")  # what is no certificate: grey, dashed, without a band
 
@@ -42,8 +47,8 @@ def draw(runs: Source | Iterable[Source], ax: "Axes | None" = None, *, level: fl
 
 def draw_all(runs: Mapping[str, Run], found: Study, ax: "Axes", *, level: float = 0.95) -> None:
     """The runs' curves, and the lines to hold them against."""
-    for (name, run), (dash, colour) in zip(runs.items(), styles(), strict=False):
-        _draw_one(ax, certified_curve(run, level=level), name, colour, dash)
+    for (name, run), look in zip(runs.items(), styles(), strict=False):
+        _draw_one(ax, run, name, level, look)
     for line, grey, dash in zip(found.lines, cycle(GREYS), cycle(DASHES[1:]), strict=False):
         _draw_reference(ax, line, grey, dash)
     _dress(ax, level)
@@ -54,27 +59,36 @@ def styles() -> Iterator[tuple[Any, str]]:
     yield from cycle(product(DASHES, COLOURS))
 
 
-def _draw_one(ax: "Axes", curve: "pd.DataFrame", name: str, colour: str, dash: object) -> None:
-    radius, accuracy = curve["radius"].to_numpy(), curve["accuracy"].to_numpy()
-    draw_steps(ax, (radius, accuracy), name, color=colour, linestyle=dash)
+def _draw_one(ax: "Axes", run: Run, name: str, level: float, look: tuple[Any, str]) -> None:
+    """A run that was asked about some radii only has a line up to the largest of them."""
+    (dash, colour), end = look, furthest_asked(run)
+    radius = up_to(np.unique(np.append(0.0, certified_radii(run))), end)
+    curve = certified_interval(run, radius, level=level)
+    steps = radius, curve["accuracy"].to_numpy()
+    draw_steps(ax, steps, name, falls=math.isinf(end), color=colour, linestyle=dash)
     low, high = 100 * curve["low"].to_numpy(), 100 * curve["high"].to_numpy()
     ax.fill_between(radius, low, high, step="pre", color=colour, alpha=0.18, linewidth=0)
 
 
 def _draw_reference(ax: "Axes", line: Line, grey: str, dash: object) -> None:
-    draw_steps(ax, line.curve.steps(), line.name, color=grey, linestyle=dash, linewidth=1.3, zorder=4)
+    end = furthest_asked(*line.experts)
+    radii = up_to(line.curve.steps()[0], end)
+    steps = radii, line.curve.counts(radii) / line.curve.inputs
+    look = {"color": grey, "linestyle": dash, "linewidth": 1.3, "zorder": 4}
+    draw_steps(ax, steps, line.name, falls=math.isinf(end), **look)
 
 
-def draw_steps(ax: "Axes", steps: tuple[Floats, Floats], name: str, **look: Any) -> None:
+def draw_steps(ax: "Axes", steps: tuple[Floats, Floats], name: str, *, falls: bool = True, **look: Any) -> None:
     """A falling step function: a share holds from the place before up to its own, and the last falls to 0."""
     x, share = steps
-    line = np.append(x, x[-1]), np.append(100 * share, 0.0)
+    line = (np.append(x, x[-1]), np.append(100 * share, 0.0)) if falls else (x, 100 * share)
     ax.step(*line, where="pre", label=label(name), **{"linewidth": 1.8, "zorder": 3, **look})
 
 
 def label(name: str) -> str:
-    """The name as matplotlib shows it: it leaves out of every legend what begins with an underscore."""
-    return f" {name}" if name.startswith("_") else name
+    """The name as matplotlib shows it: no formula, and in the legend though it may begin with an underscore."""
+    plainly = name.replace("$", r"\$")
+    return f" {plainly}" if plainly.startswith("_") else plainly
 
 
 def _dress(ax: "Axes", level: float) -> None:
@@ -95,19 +109,30 @@ def plain(ax: "Axes") -> None:
 
 def quiet_legend(ax: "Axes", title: str) -> None:
     """A legend that covers nothing more than it must: one of many or long names stands below the axes."""
-    names = ax.get_legend_handles_labels()[1]
+    handles, names = ax.get_legend_handles_labels()
     longest = max(map(len, names), default=0)
     room = 0.5 if whole_figure(ax).get_figwidth() < NARROW else 1.0
-    if len(names) > room * MANY or longest > room * LONG:
-        columns = max(1, min(5, int(room * BELOW) // (longest + 7)))  # 7: the line before a name, and a gap
+    below = len(names) > room * MANY or longest > room * LONG
+    place: dict[str, Any] = {}
+    if below:
+        widest = int(room * BELOW) - LINE
+        names = ["\n".join(wrap(name, widest)) for name in names]
+        columns = max(1, min(5, (widest + LINE) // (min(longest, widest) + LINE)))
         # Five letters' height below the axes: room for the labels of ticks and axis, however high the figure.
-        place: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, 0), "borderaxespad": 5}
-        legend = ax.legend(title=title, fontsize="x-small", title_fontsize="x-small", ncols=columns, **place)
-    else:
-        size = "small" if room == 1 else "x-small"
-        legend = ax.legend(title=title, fontsize=size, title_fontsize=size)
+        place = {"loc": "upper center", "bbox_to_anchor": (0.5, 0), "borderaxespad": 5, "ncols": columns}
+    size = "small" if room == 1 and not below else "x-small"
+    legend = ax.legend(handles, names, title=title, fontsize=size, title_fontsize=size, **place)
     legend.set_alignment("left")
     legend.get_frame().set(edgecolor="none", alpha=0.7)
+    if below:
+        _make_room(whole_figure(ax), legend)
+
+
+def _make_room(figure: "Figure", legend: "Legend") -> None:
+    """A figure whose height nobody asked for grows by a legend below its axes, which keep their own."""
+    if figure.get_gid() == GROWS:
+        figure.set_gid(None)  # once
+        figure.set_figheight(figure.get_figheight() + legend.get_window_extent().height / figure.dpi)
 
 
 def whole_figure(ax: "Axes") -> "Figure":
@@ -125,4 +150,6 @@ def new_figure(width: float = WIDTH, height: float = HEIGHT) -> "Figure":
         from matplotlib.figure import Figure
     except ImportError as error:
         raise RequestError("drawing needs matplotlib: pip install 'sigmax[plot]'") from error
-    return Figure(figsize=(width, height), layout="constrained")
+    figure = Figure(figsize=(width, height), layout="constrained")
+    figure.set_gid(GROWS)
+    return figure

@@ -67,11 +67,11 @@ def plug_in(run: Source, n: int | None = None, alpha: float | None = None) -> Re
 
     Certified accuracy at r is the share of inputs whose recorded p_A is at least k/n, the least share of n votes
     that certifies r. It forgets that few draws scatter, so it is a step function where `recertify` is smooth; `n`
-    may exceed what was drawn. Source: Sun et al. (2025), App. B.1.
+    may exceed what was drawn. Needs constant noise and the one-sided bound. Source: Sun et al. (2025), App. B.1.
     """
     run, n, alpha = _request(run, n, alpha, fewer=False)
-    shares = vote_shares(run)["p_A"].to_numpy()
-    known, noise = ~np.isnan(shares), _one_sigma_each(run)
+    noise, shares = _one_sigma_each(run), vote_shares(run)["p_A"].to_numpy()
+    known = ~np.isnan(shares)
     k = np.floor(shares[known] * n + 1e-9).astype(np.int64)
     radii = np.asarray(radius_of(k, sigma=noise[known], n=n, alpha=alpha))
     spread = collected(radii, np.ones(len(radii)))
@@ -146,6 +146,11 @@ def _one_sigma_each(run: Run) -> Floats:
     if not isinstance(rule, SmoothedRule):
         raise RequestError(
             f"{run.path.name} is of the scheme {run.plan.method!r}, whose radius is not a function of one p_A; "
+            "use recertify with the recorded n, or resample"
+        )
+    if rule.bound != "one-sided":
+        raise RequestError(
+            f"{run.path.name} is of the {rule.bound} bound, whose radius depends on a rival's votes too; "
             "use recertify with the recorded n, or resample"
         )
     return np.full(len(run.records), rule.noise)

@@ -1,10 +1,10 @@
 """The part of the page on dual runs: where the inputs went, what limits their radii, what is lost."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from sigmax.records.rounding import down, share_down
+from sigmax.records.rounding import down, share_down, share_up, up
 from sigmax.records.run import Run
 from sigmax.report.accuracy import Floats
 from sigmax.report.comparison import exact
@@ -61,16 +61,16 @@ def _row(name: str, run: Run, found: Study) -> list[str]:
         f"{len(frame):,}",
         routes_text(run, frame),
         f"{frame['asked'].mean():.2f}",
-        _percent(frame["bottleneck"]),
-        _percent(frame["dRs"].dropna() < 0),
+        _percent(frame["bottleneck"], share_up),
+        _percent(frame["dRs"].dropna() < 0, share_up),
     ]
     if not found.diagnoses:
         return cells
     d = found.diagnoses.get(name)
     if d is None:
         return [*cells, *[NOTHING] * len(WITH_EXPERTS)]
-    averages = (d.mean_dRc, d.acr, d.acr_oracle, d.acr_envelope)
-    return [*cells, _percent(d.frame["dRc"] == 0), *(down(value, ACR_DECIMALS) for value in averages)]
+    averages = (down(value, ACR_DECIMALS) for value in (d.acr, d.acr_oracle, d.acr_envelope))
+    return [*cells, _percent(d.frame["dRc"] == 0), up(d.mean_dRc, ACR_DECIMALS), *averages]
 
 
 def routes_text(run: Run, frame: "pd.DataFrame") -> str:
@@ -85,15 +85,15 @@ def in_a_line(name: str, run: Run, found: Study) -> str:
     frame = found.routings[name]
     told = [
         f"{name}: top route in % {routes_text(run, frame)}",
-        f"the router limits {_percent(frame['bottleneck'])}% of the radii",
+        f"the router limits {_percent(frame['bottleneck'], share_up)}% of the radii",
     ]
     if name in found.diagnoses:
         told.append(f"{_percent(frame['dRc'] == 0)}% go to an expert that no other beats")
     return "; ".join(told)
 
 
-def _percent(holds: "pd.Series[bool]") -> str:
-    return share_down(100 * float(holds.sum()) / len(holds)) if len(holds) else NOTHING
+def _percent(holds: "pd.Series[bool]", rounded: Callable[[float], str] = share_down) -> str:
+    return rounded(100 * float(holds.sum()) / len(holds)) if len(holds) else NOTHING
 
 
 def _ratios(d: Diagnosis, radii: Floats, strict: bool) -> Iterator[str]:

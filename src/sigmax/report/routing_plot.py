@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sigmax.errors import RequestError
-from sigmax.records.rounding import share_down
+from sigmax.records.rounding import share_up
 from sigmax.report.accuracy import Floats, interval
 from sigmax.report.plot import WIDTH, label, new_figure, plain, quiet_legend, styles
 from sigmax.report.runs import Source, named
@@ -67,7 +67,7 @@ def _panel(ax: "Axes", values: Mapping[str, Floats], what: str, found: Study, le
         n = max(len(values[name]), 1)  # where no expert was asked there is nothing to draw but the name
         x, k = ecdf(values[name], left, right)
         style = {"color": colour, "linestyle": dash, "linewidth": 1.8}
-        limited = share_down(100 * float(found.routings[name]["bottleneck"].mean()))
+        limited = share_up(100 * float(found.routings[name]["bottleneck"].mean()))
         ax.step(x, 100 * k / n, where="post", label=f"{label(name)}: {limited}%", **style)
         low, high = interval(k, n, level=level)
         ax.fill_between(x, 100 * low, 100 * high, step="post", color=colour, alpha=0.18, linewidth=0)

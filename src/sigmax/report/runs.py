@@ -8,6 +8,7 @@ from sigmax.errors import RequestError
 from sigmax.records.run import Run, read
 
 Source = Run | str | Path
+SAME_SIGMA = 1e-9  # relative: 0.3 and 0.1 + 0.2 are one noise
 
 
 def load(source: Source) -> Run:

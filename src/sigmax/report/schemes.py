@@ -31,6 +31,13 @@ def expert_name(rule: Mapping[str, Any]) -> str:
     return str(rule["scheme"])
 
 
+def one_sided(rule: Mapping[str, Any]) -> bool:
+    """Whether the class's own share alone decides, so that it takes more than half of the votes."""
+    if rule["scheme"] == "dual":
+        return all(one_sided(expert) for expert in rule["experts"])
+    return str(rule.get("bound", "one-sided")) == "one-sided"
+
+
 def _bound(rule: Mapping[str, Any]) -> str:
     return f" {rule['bound']}" if rule.get("bound", "one-sided") != "one-sided" else ""
 

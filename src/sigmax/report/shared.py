@@ -54,7 +54,8 @@ def _same_fingerprint(one: Run, other: Run) -> bool:
 
 def _data(run: Run) -> str:
     data = run.plan.data
-    return f"{run.path.name} of {data['name']} {data['split']} (fingerprint {data['fingerprint']})"
+    known = f" (fingerprint {data['fingerprint']})" if data.get("fingerprint") else ""
+    return f"{run.path.name} of {data['name']} {data['split']}{known}"
 
 
 def true_radii(run: Run, *, alpha: float | None = None) -> Floats:

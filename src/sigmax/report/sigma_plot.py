@@ -38,7 +38,7 @@ def draw_radius_by_sigma(runs: Iterable[Source], inputs: Sequence[int], ax: "Axe
         look = {"color": colour, "linestyle": dash, "marker": MARKERS[place % len(MARKERS)], "markersize": 4}
         ax.plot(frame.columns, frame.loc[index], label=f"input {index}", linewidth=1.5, clip_on=False, **look)
     ax.set_xlabel(SIGMA)
-    ax.set_ylabel(f"certified {RADIUS}")
+    ax.set_ylabel(r"certified $\ell_2$ radius")
     ax.set_xlim(left=0)
     ax.set_ylim(bottom=0)
     plain(ax)

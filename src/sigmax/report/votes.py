@@ -15,6 +15,7 @@ from sigmax.records.certificate import Outcome, Stage
 from sigmax.records.lines import Record
 from sigmax.records.rounding import Precision
 from sigmax.records.run import Run
+from sigmax.report.questions import NO_SHARES, is_adaptive
 
 Whole = NDArray[np.int64]
 
@@ -38,7 +39,8 @@ def true_class_votes(run: Run) -> Votes:
     """The estimation votes of every input's true class, in the order of the records.
 
     A dual run's are those of the expert the router put first. A log without counts tells them by its radii, as
-    exactly as these are printed, and only of inputs it certified for their true class.
+    exactly as these are printed, and only of inputs it certified for their true class. Refused where sampling was
+    adaptive.
     """
     if run.plan.method == "imported":
         return _behind_a_log(run)
@@ -46,6 +48,11 @@ def true_class_votes(run: Run) -> Votes:
         raise RequestError(
             f"{run.path.name} is of a deterministic classifier, which casts no votes; its p_A does not exist. "
             "Compare its certified accuracy instead"
+        )
+    if is_adaptive(run):
+        raise RequestError(
+            f"{run.path.name} was sampled adaptively: {NO_SHARES}. Compare certified accuracy at the radii it was "
+            "asked about, or certify with fixed sampling"
         )
     told = [_counted(record) for record in run.records]
     k, n = (np.array(column, dtype=np.int64) for column in zip(*told, strict=True))

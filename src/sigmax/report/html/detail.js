@@ -51,9 +51,9 @@ function openInput(place) {
   one("detail-previous").disabled = place === 0;
   one("detail-next").disabled = place === view.length - 1;
   const stages = stagesOf(i);
-  one("stages").replaceChildren(stageTable(stages));
+  one("stages").replaceChildren(stageTable(stages), ...stages.filter(({ looks }) => looks.length).map(looksOf));
   if (!one("detail").open) one("detail").showModal();
-  one("detail-body").scrollTop = 0;
+  one("detail").scrollTop = 0;
   drawVotes(i, stages);
   showOthers(i);
   remember(`run=${encodeURIComponent(run.name)}&input=${data.index[i]}`);
@@ -89,7 +89,8 @@ function stagesOf(i) {
     if (place < 0) return [];
     const { name, title, routes } = stage;
     const values = ["sigma", "n", "alpha", "lower", "upper", "radius"].map((key) => [key, at(stage[key], place)]);
-    return [{ name, title, routes, votes: stage.votes[place], ...Object.fromEntries(values) }];
+    const looks = stage.looks ? stage.looks[place] : [];
+    return [{ name, title, routes, votes: stage.votes[place], looks, ...Object.fromEntries(values) }];
   });
 }
 
@@ -108,10 +109,22 @@ function stageTable(stages) {
     stage.title, plain(stage.sigma), grouped(stage.n),
     stage.alpha ? String(Number(stage.alpha.toPrecision(3))) : "-",
     decimal(stage.lower), decimalUp(stage.upper), decimal(stage.radius),
-    pairs(stage.votes).map(([c, k]) => `${voteName(stage, c)}: ${grouped(k)}`).join(", "),
+    votesText(stage, stage.votes),
   ]);
   if (!rows.length) return element("p", { class: "small" }, "This record holds no votes.");
   return tableOf(titles, rows);
+}
+
+const votesText = (stage, votes) => pairs(votes).map(([c, k]) => `${voteName(stage, c)}: ${grouped(k)}`).join(", ");
+
+// Where sampling could stop: what had been seen at every look, folded away.
+function looksOf(stage) {
+  const rows = stage.looks.map((votes, k) => {
+    const drawn = pairs(votes).reduce((sum, [, of]) => sum + of, 0);
+    return [String(k + 1), grouped(drawn), votesText(stage, votes)];
+  });
+  const head = element("summary", {}, `${stage.title}: ${rows.length} ${rows.length === 1 ? "look" : "looks"}`);
+  return element("details", { class: "looks" }, head, tableOf(["look", "draws so far", "votes so far"], rows));
 }
 
 function tableOf(titles, rows) {

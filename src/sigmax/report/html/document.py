@@ -42,7 +42,7 @@ def document(
         title=escape(", ".join(runs)),
         style=library.file("page.css"),
         overview=text.overview(frame, strict=strict) + text.outcomes(runs, strict=strict),
-        comparison=text.standings(runs),
+        comparison=text.standings(runs, strict=strict),
         routing=text.routing(runs, found),
         cautions=text.cautions(runs, found),
         what_was_run=text.what_was_run(runs),

@@ -31,14 +31,30 @@ function showToggles() {
   const box = one("toggles");
   for (const old of box.querySelectorAll("label")) old.remove();
   for (const [name, style] of allLines()) {
-    const border = style.dash === "solid" ? "solid" : style.dash === "dash" ? "dashed" : "dotted";
     const swatch = element("span", { class: "swatch" });
-    swatch.style.borderTop = `3px ${border} ${style.color}`;
+    swatch.style.background = strokes(style);
     box.append(toggle(name, !drawing.hidden.has(name), (on) => {
       if (on) drawing.hidden.delete(name); else drawing.hidden.add(name);
     }, swatch));
   }
   box.append(toggle(`${100 * page.level}% bands`, drawing.bands, (on) => { drawing.bands = on; }));
+  offerToggles();
+}
+
+// A line's dashes as a background: pixels drawn and left out in turn, as plotly has them.
+function strokes({ color, dash }) {
+  const lengths = { solid: [1], dash: [8, 4], dot: [3, 3], dashdot: [8, 3, 3, 3] }[dash];
+  let end = 0;
+  const parts = lengths.map((length, k) => `${k % 2 ? "transparent" : color} ${end}px ${end += length}px`);
+  return `repeating-linear-gradient(90deg, ${parts.join(", ")})`;
+}
+
+// Only what the chosen figure has can be switched.
+function offerToggles() {
+  const { lines } = page.figures.find(({ key }) => key === drawing.key);
+  const names = new Set(lines.map(({ name }) => name));
+  if (lines.some(({ low }) => low)) names.add(`${100 * page.level}% bands`);
+  for (const input of one("toggles").querySelectorAll("input")) input.closest("label").hidden = !names.has(input.dataset.line);
 }
 
 function toggle(name, on, change, ...before) {
@@ -58,10 +74,11 @@ function drawFigure() {
     margin: { l: 55, r: 15, t: 10, b: 50 },
     showlegend: false,
     hovermode: "x unified",
-    xaxis: { ...baseAxis(), title: { text: figure.x }, rangemode: rising ? "normal" : "tozero" },
+    xaxis: { ...baseAxis(), title: { text: figure.x }, hoverformat: ".6f", rangemode: rising ? "normal" : "tozero" },
     yaxis: { ...baseAxis(), title: { text: figure.y }, range: [0, 101] },
   };
   Plotly.react("figure", traces, layout, PLOT_OPTIONS);
+  offerToggles();
   one("figure-note").textContent = figure.note
     ?? `Line: share of inputs; band: its ${100 * page.level}% Clopper-Pearson interval over inputs, at each value by itself.`;
 }
@@ -72,13 +89,15 @@ const MILLION = 1e6;
 function tracesOf(figure, line, style) {
   const visible = !drawing.hidden.has(line.name);
   const x = line.x.map((value) => value / MILLION);
-  const falls = figure.step === "vh"; // to the axis, where the last input is lost
+  const falls = figure.step === "vh" && !line.cut; // to the axis, where the last input is lost
   const closed = (values, last) => (falls ? [...values, last] : values);
+  const texts = line.y.map((share, k) => `${(share / PERCENT).toFixed(2)}% at ${decimal(line.x[k])}`);
   const main = {
     name: shownByPlotly(line.name), visible, type: "scatter", mode: "lines",
     x: closed(x, x.at(-1)), y: closed(line.y.map((value) => value / PERCENT), 0),
+    text: closed(texts, `0% beyond ${decimal(line.x.at(-1))}`),
     line: { ...style, width: line.reference ? 1.6 : 2.2, shape: figure.step },
-    hovertemplate: "%{y:.2f}% at %{x:.4f}",
+    hovertemplate: "%{text}", // plotly would round a radius to the nearest
   };
   if (!line.low || !drawing.bands) return [main];
   const band = { visible, type: "scatter", mode: "lines", x, line: { width: 0, shape: figure.step }, hoverinfo: "skip" };

@@ -5,6 +5,7 @@ A line is a step function. "vh": its value holds from the point before up to thi
 that the line that remains is nowhere above the whole one.
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,9 @@ from sigmax.records.run import Run
 from sigmax.report.accuracy import Floats, certified_counts, certified_radii, interval
 from sigmax.report.distribution import ecdf
 from sigmax.report.html.packing import floats, hundredths, thinned
+from sigmax.report.questions import NO_SHARES, furthest_asked, is_adaptive, targets, up_to
 from sigmax.report.routing_plot import ecdf as at_or_below
+from sigmax.report.schemes import one_sided
 from sigmax.report.study import Line, Study
 
 if TYPE_CHECKING:
@@ -26,10 +29,10 @@ MOST_STEPS = 2_000  # of one line: 10,000 inputs are then drawn to a twentieth o
 LEVEL = 0.95
 NOTE_ON_SHARES = (
     "p_A depends on no alpha and hardly on n, so it compares classifiers of one sigma fairly where certified radii "
-    "need not. An input is certified only where p_A is above one half. A log without counts tells nothing below "
-    "that; a dual run's votes are those of the expert its router put first, and an input on which none was asked "
-    "counts as one with no votes for its true class."
+    "need not. A log without counts tells nothing below one half; a dual run's votes are those of the expert its "
+    "router put first, and an input on which none was asked counts as one with no votes for its true class."
 )
+ONE_SIDED = "An input is certified only where p_A is above one half."
 
 Data = dict[str, Any]
 
@@ -47,38 +50,64 @@ def _accuracy(runs: Mapping[str, Run], found: Study) -> Data:
         "y": "certified accuracy (%)",
         "step": "vh",
         "lines": [*(_curve(name, run) for name, run in runs.items()), *map(_reference, found.lines)],
+        "note": " ".join(_on_accuracy(runs)),
     }
+
+
+def _on_accuracy(runs: Mapping[str, Run]) -> Iterator[str]:
+    yield (
+        f"Line: share of inputs certified for their true class with R >= r; band: its {100 * LEVEL:g}% "
+        "Clopper-Pearson interval over inputs, at each value by itself."
+    )
+    asked = [name for name, run in runs.items() if targets(run)]
+    if asked:
+        yield f"The line of {', '.join(asked)} ends at the largest radius that was asked about."
 
 
 def _curve(name: str, run: Run) -> Data:
     """A left-out step takes the value of the next one to the right, which is smaller."""
-    radii = np.unique(np.append(0.0, certified_radii(run)))
+    end = furthest_asked(run)
+    radii = up_to(np.unique(np.append(0.0, certified_radii(run))), end)
     radii = radii[thinned(len(radii), MOST_STEPS)]
     k, n = certified_counts(run, radii), len(run.records)
-    return {"name": name, "x": floats(radii), "y": hundredths(k, n), **_band(k, n)}
+    return {"name": name, "x": floats(radii), "y": hundredths(k, n), **_band(k, n), "cut": end < math.inf}
 
 
 def _reference(line: Line) -> Data:
-    radii, _ = line.curve.steps()
+    end = furthest_asked(*line.experts)
+    radii = up_to(line.curve.steps()[0], end)
     radii = radii[thinned(len(radii), MOST_STEPS)]
-    k = line.curve.counts(radii)
-    return {"name": line.name, "x": floats(radii), "y": hundredths(k, line.curve.inputs), "reference": True}
+    told = {"x": floats(radii), "y": hundredths(line.curve.counts(radii), line.curve.inputs)}
+    return {"name": line.name, **told, "reference": True, "cut": end < math.inf}
 
 
 def _shares(runs: Mapping[str, Run]) -> Data:
+    lines = [line for name, run in runs.items() if (line := _vote_shares(name, run)) is not None]
     return {
         "key": "shares",
         "title": "Distribution of p_A",
         "x": "p_A: share of an input's noisy copies that get its true class",
         "y": "inputs with p_A at least this (%)",
         "step": "vh",
-        "lines": [line for name, run in runs.items() if (line := _vote_shares(name, run)) is not None],
-        "note": NOTE_ON_SHARES,
+        "lines": lines,
+        "note": " ".join([NOTE_ON_SHARES, *_on_shares(runs, {line["name"] for line in lines})]),
     }
 
 
+def _on_shares(runs: Mapping[str, Run], drawn: set[str]) -> Iterator[str]:
+    """What p_A decides in these runs, and which of them are not drawn, and why."""
+    others = [name for name in runs if name in drawn and not one_sided(runs[name].plan.rule)]
+    if not others:
+        yield ONE_SIDED
+    elif len(others) < len(drawn):
+        yield f"{ONE_SIDED[:-1]}, but for {', '.join(others)}, which need to lead the runner-up alone."
+    stopped = [name for name, run in runs.items() if name not in drawn and is_adaptive(run)]
+    if stopped:
+        yield f"Left out, as sampled adaptively: {', '.join(stopped)}; {NO_SHARES}."
+
+
 def _vote_shares(name: str, run: Run) -> Data | None:
-    """None where there are no votes: a deterministic classifier, a log whose radii no votes can stand behind."""
+    """None where votes tell nothing: of a deterministic classifier, an impossible log, adaptive sampling."""
     try:
         steps = ecdf(run, level=LEVEL)
     except RequestError:

@@ -6,6 +6,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from sigmax.records.certificate import Stage
 from sigmax.records.lines import Record
 from sigmax.records.run import Run
@@ -69,7 +71,13 @@ def _stage(name: str, records: int, places: list[int], stages: list[Stage], rule
         "upper": column(millionths_up(stage.upper) for stage in stages),
         "radius": column(millionths(stage.radius) for stage in stages),
         "votes": [_votes(stage.counts) for stage in stages],
+        "looks": [_looks(stage) for stage in stages] if any(stage.looks for stage in stages) else None,
     }
+
+
+def _looks(stage: Stage) -> list[list[int]]:
+    """The votes so far at every look, where sampling could stop there."""
+    return [_votes(counts) for counts in np.cumsum(stage.looks, axis=0).tolist()] if stage.looks else []
 
 
 def described(name: str, rule: Mapping[str, Any]) -> Data:

@@ -58,8 +58,9 @@ async function openFromAddress() {
   if (number < 0) return;
   await chooseRun(number);
   const i = explorer.data.index.indexOf(Number(asked.get("input")));
-  const place = explorer.view.indexOf(i);
-  if (i >= 0 && place >= 0) openInput(place);
+  if (i < 0) return;
+  if (!explorer.view.includes(i)) clearFilters(); // the address goes before a filter that would hide its input
+  openInput(explorer.view.indexOf(i));
 }
 
 async function loadPlotly() {
@@ -80,6 +81,7 @@ async function start() {
   await loadPlotly();
   drawFigure();
   await openFromAddress();
+  window.addEventListener("hashchange", openFromAddress);
   document.documentElement.dataset.ready = Math.ceil(performance.now());
 }
 

@@ -30,10 +30,14 @@ function startRows() {
   one("run").addEventListener("change", () => chooseRun(Number(one("run").value)));
   one("filters").addEventListener("input", filterRows);
   one("filters").addEventListener("submit", (event) => event.preventDefault());
+  one("find").addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || explorer.view.length !== 1) return;
+    event.preventDefault();
+    openInput(0);
+  });
   one("filters").addEventListener("reset", (event) => {
     event.preventDefault(); // the run chosen stays
-    for (const id of ["find", "answer", "outcome", "sigma", "from", "to"]) one(id).value = "";
-    filterRows();
+    clearFilters();
   });
   one("lossy").hidden = !page.pictures || page.pictures.exact;
   one("previous").addEventListener("click", () => turnTo(explorer.first - PER_PAGE));
@@ -43,6 +47,11 @@ function startRows() {
     if (row) openInput(Number(row.dataset.place));
   });
   one("body").addEventListener("keydown", moveByKey);
+}
+
+function clearFilters() {
+  for (const id of ["find", "answer", "outcome", "sigma", "from", "to"]) one(id).value = "";
+  filterRows();
 }
 
 async function chooseRun(number) {

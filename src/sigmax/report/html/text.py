@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
-from sigmax.records.rounding import share_down
+from sigmax.records.rounding import down, share_down, share_up, up
 from sigmax.records.run import Run
 from sigmax.report.dominance import dominance
-from sigmax.report.markdown import caption, shown
+from sigmax.report.markdown import caption, cells
 from sigmax.report.page import facts, notes
 from sigmax.report.routing_page import MEANING, MEANING_WITH_EXPERTS, routing_table
 from sigmax.report.shares import outcome_shares
@@ -16,17 +16,15 @@ from sigmax.report.study import Study
 if TYPE_CHECKING:
     import pandas as pd
 
+WORDS = 30  # letters from which on a cell is a sentence
 MOST_SENTENCES = 10  # five runs, each held against each other
+BY_AT_LEAST = "Curves and sentences count a radius that is reached (R >= r); the tables of this report do not."
 OUTCOMES = ("certified", "misclassified", "abstained")
 
 
 def overview(frame: "pd.DataFrame", *, strict: bool) -> str:
     """The comparison as a table that scrolls sideways where the screen is narrow."""
-    names = [str(name) for name in frame.columns]
-    rows = [
-        [shown(name, cell) for name, cell in zip(names, row, strict=True)] for row in frame.itertuples(index=False)
-    ]
-    return table("Overview of the runs", names, rows) + paragraph(caption(strict=strict))
+    return table("Overview of the runs", *cells(frame)) + paragraph(caption(frame, strict=strict))
 
 
 def outcomes(runs: Mapping[str, Run], *, strict: bool) -> str:
@@ -35,21 +33,26 @@ def outcomes(runs: Mapping[str, Run], *, strict: bool) -> str:
     rows = [[name, *_shares(run, strict)] for name, run in runs.items()]
     meaning = (
         "In % of inputs, with the 95% interval over inputs: certified for the true class with radius "
-        f"{'> 0' if strict else '>= 0'}, certified for a wrong one, or not at all."
+        f"{'> 0' if strict else '>= 0'}, certified for a wrong one, or not at all. Rounded to the side that claims "
+        "less: what was certified down, what was lost up, intervals outward. Radii are as recorded; "
+        "`sigmax verify` proves them anew from the votes."
     )
     return f"<h3>What became of the inputs</h3>{table('Outcomes', names, rows)}{paragraph(meaning)}"
 
 
 def _shares(run: Run, strict: bool) -> Iterator[str]:
     shares = outcome_shares(run, strict=strict).loc[list(OUTCOMES), ["share", "low", "high"]]
-    for share, low, high in 100 * shares.to_numpy(dtype=float):
-        yield f"{share_down(share)} ({low:.1f} to {high:.1f})"
+    for outcome, (share, low, high) in zip(OUTCOMES, 100 * shares.to_numpy(dtype=float), strict=True):
+        told = share_down(share) if outcome == "certified" else share_up(share)
+        yield f"{told} ({down(low, 1)} to {up(high, 1)})"
 
 
-def standings(runs: Mapping[str, Run]) -> str:
+def standings(runs: Mapping[str, Run], *, strict: bool) -> str:
     """Which run is better, in words: a sentence for every two of them."""
     told = [str(pair) for pair in dominance(runs.values())]
-    return sentences("Which is better", told) or paragraph("There is one run; give several to compare them.")
+    if not told:
+        return paragraph("There is one run; give several to compare them.")
+    return sentences("Which is better", told) + (paragraph(BY_AT_LEAST) if strict else "")
 
 
 def routing(runs: Mapping[str, Run], found: Study) -> str:
@@ -80,7 +83,7 @@ def what_was_run(runs: Mapping[str, Run]) -> str:
 
 def _run(name: str, run: Run) -> str:
     told: Iterator[tuple[str, object]] = ((label, value) for label, value in facts(run) if value is not None)
-    rows = "".join(f"<dt>{escape(label)}</dt><dd>{escape(str(value).strip('`'))}</dd>" for label, value in told)
+    rows = "".join(f"<dt>{escape(label)}</dt><dd>{escape(str(value))}</dd>" for label, value in told)
     return f"<details><summary>{escape(name)}</summary><dl>{rows}</dl></details>"
 
 
@@ -97,12 +100,16 @@ def paragraph(sentence: str) -> str:
     return f'<p class="small">{escape(sentence)}</p>'
 
 
+def _cell(text: str) -> str:
+    """A cell of words may take several lines; numbers never do."""
+    return f"<td{' class=words' if len(text) > WORDS else ''}>{escape(text)}</td>"
+
+
 def table(name: str, names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table whose first column names its rows; it can be scrolled by keyboard."""
     head = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in names)
     body = "".join(
-        f'<tr><th scope="row">{escape(first)}</th>{"".join(f"<td>{escape(cell)}</td>" for cell in cells)}</tr>'
-        for first, *cells in rows
+        f'<tr><th scope="row">{escape(first)}</th>{"".join(map(_cell, cells))}</tr>' for first, *cells in rows
     )
     return (
         f'<div class="scroll" role="region" aria-label="{escape(name)}" tabindex="0"><table>'

@@ -69,12 +69,18 @@ def shown_in(runs: Mapping[str, Run], images: Dataset) -> list[str]:
     """The names of the runs that these images belong to; refused where there is none."""
     names = [name for name, run in runs.items() if belongs(run, images)]
     if not names:
-        told = {str(run.plan.data.get("fingerprint")) for run in runs.values()}
+        told = sorted({_known(run) for run in runs.values()})
         raise RequestError(
             f"{images.name} {images.split} (fingerprint {images.fingerprint}) is not what the runs certified "
-            f"(fingerprint {', '.join(sorted(told))}); name the data set and split that `sigmax certify` was given"
+            f"({', '.join(told)}); name the data set and split that `sigmax certify` was given"
         )
     return names
+
+
+def _known(run: Run) -> str:
+    """How a run says which images it certified."""
+    told = run.plan.data.get("fingerprint")
+    return f"{run.path.name} has other labels" if told is None else f"fingerprint {told}"
 
 
 def thumbnails(images: Dataset, index: Sequence[int], *, most_letters: int = MOST_LETTERS) -> Thumbnails:
