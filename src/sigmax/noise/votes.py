@@ -16,7 +16,18 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from sigmax.certify.procedure import Answer, Ask, Counts, Look, Procedure, Question, Result, Seen, recorded_answer
+from sigmax.certify.procedure import (
+    Answer,
+    Ask,
+    Counts,
+    Local,
+    Look,
+    Procedure,
+    Question,
+    Result,
+    Seen,
+    recorded_answer,
+)
 from sigmax.errors import RunError
 from sigmax.noise.device_filler import DeviceFiller
 from sigmax.noise.draws import BLOCK, Address, Source, empty
@@ -80,13 +91,14 @@ def answer(
     """The answers to all questions; those that can share a batch do."""
     together: dict[tuple[int, float | None], list[Item]] = {}
     for position, question in asked.items():
+        assert not isinstance(question, Local)  # the scheme answers these
         recorded = {stage.name: stage for stage in known.get(position, ())}
         reply = recorded_answer(question, recorded) if recorded else None
         voter = voters[question.network]
         if isinstance(question, Look):
             yield position, reply or look(voter, inputs.x[position])
             continue
-        assert not isinstance(reply, Seen)
+        assert not isinstance(reply, Seen | float)
         # One network may have several names; but told sigma, it can serve only one sigma a batch.
         shared = id(voter), question.sigma if voter.takes_sigma else None
         together.setdefault(shared, []).append(Item(position, question, reply))

@@ -92,6 +92,8 @@ def _draws(run: Run) -> str:
         told += f", {in_words(sampling)}"
     if is_dual(run):
         told += ", for the router and for each expert asked"
+    elif plan.method == "multiscale":
+        told += ", at each scale asked"
     elif sampling.kind == "fixed":
         return told
     mean = sum(record.certificate.draws for record in run.records) / len(run.records)

@@ -20,14 +20,22 @@ from sigmax.certify.dual_parts import ROUTER, expert_name
 from sigmax.certify.dual_rule import DualRule
 from sigmax.certify.lipschitz import Lipschitz
 from sigmax.certify.lipschitz_rule import LipschitzRule
+from sigmax.certify.memorized import Memorized
+from sigmax.certify.memorized_rule import MemorizedRule
+from sigmax.certify.multiscale import Multiscale
+from sigmax.certify.multiscale_rule import MultiscaleRule
 from sigmax.certify.procedure import Rule
 from sigmax.certify.rebuild import rebuild
+from sigmax.certify.scale import scale_name
 from sigmax.certify.scheme import Scheme
+from sigmax.certify.semi_elastic import SemiElastic
+from sigmax.certify.semi_elastic_rule import SemiElasticRule
 from sigmax.certify.smoothed import Smoothed
 from sigmax.certify.smoothed_rule import SmoothedRule
 from sigmax.errors import RequestError, RunError
 from sigmax.files import replacing
 from sigmax.models.optional import fetched
+from sigmax.system.field_files import check_fields, load_field, save_fields
 from sigmax.system.networks import Known, Networks, entries, files_of, fingerprint_of, parts_of
 from sigmax.system.toml import dumps
 
@@ -39,6 +47,7 @@ def save(scheme: Scheme, folder: str | Path) -> Path:
     """Write the scheme and its networks to `folder`; the head comes last, so a half-written folder is no system."""
     folder = Path(folder)
     networks = entries(scheme)
+    check_fields(scheme)
     _refuse_other(folder, scheme)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -47,6 +56,7 @@ def save(scheme: Scheme, folder: str | Path) -> Path:
             model = parts[name]
             assert isinstance(model, nn.Module)
             models.save(folder / file, model)
+        save_fields(scheme, folder)
         with replacing(folder / HEAD) as draft:
             draft.write_text(dumps(_head(scheme, networks)))
     except OSError as error:
@@ -96,11 +106,24 @@ def _scheme(rule: Rule, prefix: str, networks: Networks, how: Mapping[str, Any])
         experts = [_scheme(e, f"{prefix}{expert_name(j)}/", networks, how) for j, e in enumerate(rule.experts)]
         assert isinstance(router, Smoothed)
         return Dual(router, experts, rule=rule.rule)
+    if isinstance(rule, MultiscaleRule):
+        places = [f"{prefix}{scale_name(s)}/base" for s in reversed(range(len(rule.sigmas)))]
+        return Multiscale([networks.get(place, rule.classes) for place in places], **_told(rule), **how)
     model = networks.get(f"{prefix}base", rule.classes)
+    if isinstance(rule, SemiElasticRule):
+        field = load_field(networks.folder, f"{prefix}field", rule.field)
+        return SemiElastic(model, field=field, classes=rule.classes, **how)
+    if isinstance(rule, MemorizedRule):
+        return Memorized(model, **_told(rule), **how)
     if isinstance(rule, LipschitzRule):
         return Lipschitz(model, rule.constant, classes=rule.classes, device=how["device"])
     assert isinstance(rule, SmoothedRule)
     return Smoothed(model, sigma=rule.sigma, classes=rule.classes, bound=rule.bound, **how)
+
+
+def _told(rule: Rule) -> dict[str, Any]:
+    """What a scheme is told besides its networks: the rule's own fields."""
+    return {name: value for name, value in rule.describe().items() if name != "scheme"}
 
 
 def fingerprint(scheme: Scheme) -> str:
