@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from sigmax.certify.lipschitz import Lipschitz as Lipschitz
     from sigmax.certify.memorized import Memorized as Memorized
     from sigmax.certify.multiscale import Multiscale as Multiscale
+    from sigmax.certify.sampling import Sampling as Sampling
     from sigmax.certify.semi_elastic import SemiElastic as SemiElastic
     from sigmax.certify.smoothed import Smoothed as Smoothed
     from sigmax.errors import RequestError as RequestError
@@ -51,6 +52,7 @@ _HOMES = {
     "RequestError": "sigmax.errors",
     "Run": "sigmax.records.run",
     "RunError": "sigmax.errors",
+    "Sampling": "sigmax.certify.sampling",
     "SemiElastic": "sigmax.certify.semi_elastic",
     "Smoothed": "sigmax.certify.smoothed",
     "Stage": "sigmax.records.certificate",
@@ -76,6 +78,7 @@ __all__ = [
     "RequestError",
     "Run",
     "RunError",
+    "Sampling",
     "SemiElastic",
     "Smoothed",
     "Stage",

@@ -140,3 +140,17 @@ def test_bad_requests_end_with_code_2(experts, trained, tmp_path, sigmax):
         assert named in refused.stderr
         assert "Traceback" not in refused.stderr
         assert not (tmp_path / "dual").exists()
+
+
+def test_a_system_kept_small_certifies_from_its_folder(experts, trained, tmp_path, sigmax):
+    net = router(tmp_path)
+    for words in (("dual", net, *experts), ("smoothed", trained / "net.safetensors", "--sigma", 0.5)):
+        out = tmp_path / words[0]
+        built = sigmax("build", *words, "--store", "bf16", "--out", out)
+        assert built.returncode == 0, built.stderr
+        run = ("--data", "digits", "--max", 2, "--n", 100, "--out", tmp_path / f"{words[0]}.jsonl")
+        assert sigmax("certify", out, *run).returncode == 0
+        assert sx.read(tmp_path / f"{words[0]}.jsonl").plan.system == fingerprint(sx.load(out))
+        whole = sigmax("build", *words, "--out", out)
+        assert whole.returncode == 2
+        assert "holds another system" in whole.stderr

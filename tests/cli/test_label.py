@@ -220,3 +220,25 @@ def test_choose_needs_labels(tmp_path, sigmax):
     refused = sigmax("choose", tmp_path)
     assert refused.returncode == 2
     assert "`sigmax label` writes them" in refused.stderr
+
+
+def test_labels_may_ask_only_which_radii_hold(systems, labelled, tmp_path, sigmax):
+    """Fewer draws, and labels that answer for each radius as full ones would, but for those on the border."""
+    targets = (0.1, 0.2, 0.4)
+    out = tmp_path / "labels"
+    more = ("--sampling", "adaptive", "--targets", "0.1,0.2,0.4", "--n", "400")
+    done = sigmax(*words(systems, out, *more))
+    assert done.returncode == 0, done.stderr
+    found = read_labels(out)
+    full = make_labels(
+        [sx.load(s) for s in systems], sx.data.load("digits", "train"), tmp_path / "full", n=400, fraction=0.1
+    )
+    for target in targets:
+        assert ((found.radii >= target) == (full.radii >= target)).mean() > 0.9
+    drawn = [sum(stage.n for stage in r.certificate.stages) for r in sx.read(out / "expert-0.jsonl").records]
+    assert np.mean(drawn) < 0.8 * 420
+    assert sigmax("verify", out / "expert-0.jsonl").returncode == 0
+    other = sigmax(*words(systems, out, *more[:2], "--targets", "0.1", "--n", "400"))
+    assert other.returncode == 2
+    assert "holds the labels of another request: sampling.targets is" in other.stderr
+    assert found.fingerprint == read_labels(out).fingerprint

@@ -151,6 +151,21 @@ def test_a_failed_proof_ends_with_code_1(quick, tmp_path, sigmax):
     assert "FAILED" in failed.stdout
 
 
+def test_what_the_file_says_can_be_changed_for_once(quick, tmp_path, sigmax):
+    folder = quick[0]
+    words = ("pipeline", "run", folder / "pipe.toml", "--dry-run")
+    other = sigmax(
+        *words, "--set", f"out={tmp_path}", "--set", 'steps=["router"]', "--set", "experts.sigmas=[0.1,0.2,0.4]"
+    )
+    assert "0 of 10 phases are done" in other.stdout
+    same = sigmax(*words, "--set", "certify.max=1", "--set", "device=cpu")
+    assert "5 of 9 phases are done" in same.stdout
+    refused = sigmax(*words, "--set", "router.sigma=0.5")
+    assert refused.returncode == 2
+    assert "router.sigma is 0.4 there and 0.5 here" in refused.stderr
+    assert sigmax(*words, "--set", "router").returncode == 2
+
+
 def test_too_little_noise_is_warned_of(tmp_path, sigmax):
     (tmp_path / "pipe.toml").write_text(QUICK.replace("sigma = 0.4", "sigma = 0.3"))
     asked = sigmax("pipeline", "run", tmp_path / "pipe.toml", "--dry-run")

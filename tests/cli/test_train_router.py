@@ -12,6 +12,7 @@ from sigmax import models
 from sigmax.cli.train_router import router
 from sigmax.train.labels import make_labels
 from sigmax.train.router_loss import Router
+from sigmax.train.router_objective import Certified
 from sigmax.train.router_presets import PRESETS, SMALL
 from tests.cli.conftest import ENVIRONMENT, SIGMAX
 
@@ -150,3 +151,44 @@ def test_noise_beyond_the_pixels_is_warned_of_before_any_work(tmp_path, sigmax, 
     done = sigmax("train", *kind.split(), "--data", "digits", "--sigma", 25, "--out", tmp_path / "r.safetensors")
     assert done.returncode == 2
     assert "warning: sigma 25 is 25 times the pixel range [0, 1]; did you mean 0.25?" in done.stderr
+
+
+def test_another_objective_and_its_options(labels, tmp_path, sigmax):
+    out = tmp_path / "router.safetensors"
+    more = ("--sigma", 0.4, "--epochs", 2, "--width", 4, "--objective", "certified", "--fit", 0.3)
+    done = sigmax(*words(labels, out, *more, "--radii", "0,0.1,0.2", "--weights", "2 1 1", "--temperature", 0.25))
+    assert done.returncode == 0, done.stderr
+    method = models.read(out).description.notes["training"]["method"]
+    assert (method["name"], method["radii"], method["weights"]) == ("router-certified", [0, 0.1, 0.2], [2, 1, 1])
+    assert (method["fit"], method["temperature"], method["hardness"]) == (0.3, 0.25, 1.0)
+    last = json.loads((tmp_path / "router.safetensors.metrics.jsonl").read_text().splitlines()[-1])["validation"]
+    assert (
+        f"By consensus a radius of {last['attained']:.3f}; always the best expert: {last['possible']:.3f}"
+        in done.stdout
+    )
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ("--objective certified --sharpness 3", "the objective 'certified' has no sharpness; it takes consistency"),
+        ("--objective weighted --fit 3", "the objective 'weighted' has no fit"),
+        ("--fit 3", "the objective 'paper' has no fit"),
+        ("--objective certified --radii far", "--radii must be numbers such as 0,0.25,0.5; got 'far'"),
+        ("--objective certified --radii 0.5,0.1", "radii must be one or more rising radii"),
+        ("--objective certified --preset dual-cifar10", "the preset 'dual-cifar10' sets the paper's loss"),
+    ],
+)
+def test_options_of_another_objective_are_refused(labels, tmp_path, sigmax, more, message):
+    refused = sigmax(*words(labels, tmp_path / "r.safetensors", "--sigma", 0.4), *more.split(), cwd=tmp_path)
+    assert refused.returncode == 2, refused.stderr
+    assert message in refused.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_help_names_the_defaults_of_the_other_objectives():
+    told = {name: p.annotation.__metadata__[0].help for name, p in inspect.signature(router).parameters.items()}
+    for name in ("temperature", "hardness", "fit"):
+        assert f"(default: {getattr(Certified, name):g})" in told[name]
+    assert f"other objectives: {Certified.consistency:g})" in told["consistency"]
+    assert f"other objectives: {Certified.entropy:g})" in told["entropy"]

@@ -91,7 +91,7 @@ def test_an_address_is_all_that_a_draw_depends_on():
 
 
 def items(count, *, n=5, sigma=0.5):
-    return [Item(i, Ask("base", "estimation", 2, sigma * (i + 1), n)) for i in range(count)]
+    return [Item(i, (Ask("base", "estimation", 2, sigma * (i + 1), n),)) for i in range(count)]
 
 
 @pytest.mark.parametrize("device", ["cpu", CUDA])
@@ -130,7 +130,7 @@ def test_certificates_by_device_noise_are_as_good(device, monkeypatch):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_the_kernel_makes_numbers_of_the_definition_everywhere():
     """Fifty million of them, all finite, each within rounding of what the definition gives."""
-    asked = [Item(i, Ask("base", "estimation", 2, 1.0, 256)) for i in range(64)]
+    asked = [Item(i, (Ask("base", "estimation", 2, 1.0, 256),)) for i in range(64)]
     filler = DeviceFiller(Noisy(torch.zeros(64, 3072), list(range(64)), 0), asked, 256, torch.device("cuda"))
     for i in range(64):
         batch, _ = filler.fill([(i, 0, 256)], asked)

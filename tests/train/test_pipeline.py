@@ -317,6 +317,20 @@ def test_a_damaged_claim_is_refused(copy, content):
         pipeline(copy).check()
 
 
+def test_a_claim_of_an_earlier_version_is_understood(copy):
+    """It told the split to certify, and none of the keys that came later."""
+    path = copy / "work" / "pipeline.json"
+    claim = json.loads(path.read_text())
+    assert claim["labels"].keys() == {"n", "n0", "alpha", "fraction", "sample_seed", "seed"}
+    assert claim["certify"].keys() == {"n", "n0", "alpha", "seed"}
+    assert claim["data"].keys() == {"image_size", "train"}
+    assert not {"store", "inner", "method", "hyper"} & {*claim, *claim["experts"]}
+    path.write_text(json.dumps({**claim, "data": {**claim["data"], "test": "test"}}))
+    bars = Bars()
+    pipeline(copy).run(bars)
+    assert bars.asked == []
+
+
 def test_other_inputs_and_rules_may_be_certified_later(copy):
     text = CONFIG.replace("skip = 30", 'start = 1\nskip = 50\nmax = 2\nrules = ["min"]\nexperts = false')
     bars = Bars()

@@ -4,6 +4,7 @@ import re
 import tomllib
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 
@@ -17,7 +18,7 @@ from sigmax.train.pipeline_config import (
     LabelsConfig,
     RouterConfig,
 )
-from sigmax.train.router_loss import RouterOptions
+from sigmax.train.router_options import LossOptions
 from sigmax.train.router_presets import SMALL
 
 SMALLEST = """
@@ -132,6 +133,8 @@ def test_paths_begin_at_the_file_wherever_it_is_read_from(tmp_path, monkeypatch)
     assert config.out == Path(tmp_path.name) / "work"
     assert config.data.source == f"npz:{tmp_path.name}/sub/data.npz"
     assert config.experts.systems == (f"{tmp_path.name}/a", "/b")
+    zoo = read(tmp_path, SMALLEST.replace("sigmas = [0.1, 0.4]", 'systems = ["zoo:a", "hub:b/c"]'))
+    assert zoo.experts.systems == ("zoo:a", "hub:b/c")
     home = read(tmp_path, SMALLEST.replace('"work"', '"~/work"').replace('"digits"', '"cifar10:~/cifar"'))
     assert home.out == Path("~/work").expanduser()
     assert home.data.source == f"cifar10:{Path.home()}/cifar"
@@ -171,13 +174,16 @@ BAD = {
     "unknown key": (changed("out", 'out = "work"\nrounds = 2'), "the file has no rounds; it takes certify, data"),
     "unknown table": (with_more("[smoothing]\nn = 1"), "the file has no smoothing"),
     "unknown in data": (changed("data", 'source = "digits"\nsplit = "test"'), "[data] has no split"),
-    "unknown in experts": (changed("experts", "sigma = 0.1"), "[experts] has no sigma; it takes model, normalise"),
+    "unknown in experts": (
+        changed("experts", "sigma = 0.1"),
+        "[experts] has no sigma; it takes hyper, method, model",
+    ),
     "unknown in router": (changed("router", "sigma = 0.4\nlambda = 1"), "[router] has no lambda"),
     "unknown in settings": (
         changed("router", "sigma = 0.4\ntraining.lambda = 1"),
         "[router.training] has no lambda",
     ),
-    "unknown in labels": (with_more("[labels]\nN = 1"), "[labels] has no N; it takes alpha, fraction, n, n0"),
+    "unknown in labels": (with_more("[labels]\nN = 1"), "[labels] has no N; it takes alpha, batch, compile"),
     "unknown in certify": (with_more("[certify]\nmaximum = 1"), "[certify] has no maximum"),
     "unknown in finetune": (with_more("[finetune]\nn = 1"), "[finetune] has no n; it takes training, votes"),
     "loss is no table": (changed("router", "sigma = 0.4\nloss = {}"), "[router] has no loss"),
@@ -361,15 +367,16 @@ def test_the_docs_name_every_key():
     page = (Path(__file__).parents[2] / "docs" / "dual.md").read_text()
     tables = page.partition("\nAll keys;")[2].partition("\n## ")[0]
     general = tables.partition("[experts.training]")
-    sections = dict(re.findall(r"\*\*\[(\w+)\]\*\*(.*?)(?=\*\*\[|\Z)", general[0], re.DOTALL))
+    sections = dict(re.findall(r"\*\*\[+(\w+)\]+\*\*(.*?)(?=\*\*\[|\Z)", general[0], re.DOTALL))
     kinds = {"data": DataConfig, "experts": ExpertsConfig, "labels": LabelsConfig, "router": RouterConfig}
     kinds |= {"finetune": FinetuneConfig, "certify": CertifyConfig}
+    assert named(sections.pop("inner")) == {"experts"}
     assert sections.keys() == kinds.keys()
     asked = {name: {field.name for field in fields(kind)} for name, kind in kinds.items()}
-    asked["router"] = (asked["router"] - {"loss"}) | {*RouterOptions.__annotations__, "preset"}
+    asked["router"] = (asked["router"] - {"loss"}) | {*get_type_hints(LossOptions), "preset"}
     for name, keys in asked.items():
         assert keys <= named(sections[name]), name
-    assert {"out", "steps", "device"} <= named(general[0].partition("**[")[0])
+    assert {"out", "steps", "device", "store"} <= named(general[0].partition("**[")[0])
     assert {field.name for field in fields(Settings)} <= named(general[2])
 
 

@@ -11,8 +11,9 @@ from sigmax.data import Dataset
 from sigmax.errors import RequestError
 from sigmax.train import Settings
 from sigmax.train.labels import Labels
-from sigmax.train.router import advice, split, train_router
+from sigmax.train.router import split, train_router
 from sigmax.train.router_loss import Router
+from sigmax.train.router_options import advice
 
 QUICK = Settings(epochs=6, batch=16, optimiser="adamw", lr=0.01, weight_decay=0.01)
 SIGMAS = (0.1, 0.2, 0.4)

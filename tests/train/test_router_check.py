@@ -3,6 +3,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from scipy.special import ndtri
 from torch import nn
 
 import sigmax as sx
@@ -142,3 +143,25 @@ def test_a_resumed_watcher_sees_what_the_first_would_have(cut):
     resumed.remember([EpochReport(e + 1, 9, 0.0, 0.0, 0.1, 1.0, looks[e]) for e in range(cut)])
     assert [resumed(Brightness(), epoch) for epoch in range(cut, 9)] == looks[cut:]
     assert len(heard) == (1 if cut <= 4 else 0)
+
+
+def test_what_is_attained_is_the_radius_of_the_consensus_rule():
+    """Input by input, from the same counts: the theorem's own function, with the bounds that a certificate uses."""
+    rng = np.random.default_rng(0)
+    counts = rng.multinomial(DRAWS, [0.7, 0.2, 0.1], 200)
+    counts[:50] = rng.multinomial(DRAWS, [0.02, 0.97, 0.01], 50)
+    radii = rng.uniform(0, 0.5, (200, 3)) * (rng.random((200, 3)) < 0.7)
+    found = watcher(grey([0.5] * 200), radii)._consensus(counts)
+    for i, row in enumerate(counts):
+        top = int(row.argmax())
+        lead = ndtri(sx.bounds.lower(int(row[top]), DRAWS, ALPHA))
+        rivals = [ndtri(sx.bounds.upper(int(k), DRAWS, ALPHA)) for k in row]
+        reach = [0.0 if j == top else max(0.0, SIGMA / 2 * (lead - rivals[j])) for j in range(3)]
+        certifies = radii[i, top] > 0  # else nothing is certified, or another class
+        labels = [4 if r > 0 else None for r in radii[i]]
+        expected = sx.radius.routed(reach, radii[i].tolist(), labels) if certifies else 0.0
+        assert found[i] == pytest.approx(expected)
+    assert (found > 0).sum() > 60
+    told = watcher(grey([0.0, 1.0]), [[0.3, 0.1, 0.2], [0.0, 0.0, 0.4]])(Brightness(), 0)
+    assert told["possible"] == pytest.approx(0.35)
+    assert told["attained"] == pytest.approx(0.35)

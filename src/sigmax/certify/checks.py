@@ -5,6 +5,7 @@ from numbers import Integral, Real
 
 from sigmax.errors import RequestError
 
+MOST_DRAWS = 10**9  # as far as the rounding of the bounds was measured
 MOST_NOISE = 3.0  # more than any paper uses on pixels in [0, 1]
 
 
@@ -16,8 +17,8 @@ def check_draws(alpha: float, **draws: int) -> None:
             f"got {alpha!r}"
         )
     for name, value in draws.items():
-        if not is_whole(value) or value < 1:
-            raise RequestError(f"{name} must be a whole number of draws, at least 1; got {value!r}")
+        if not is_whole(value) or not 1 <= value <= MOST_DRAWS:
+            raise RequestError(f"{name} must be a whole number of draws, from 1 to {MOST_DRAWS:,}; got {value!r}")
 
 
 def is_number(value: object) -> bool:

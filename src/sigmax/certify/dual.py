@@ -14,6 +14,7 @@ from sigmax.certify.scheme import Domain, Scheme
 from sigmax.certify.smoothed import Smoothed
 from sigmax.certify.smoothed_rule import SmoothedRule
 from sigmax.errors import RequestError
+from sigmax.noise.sharing import can_share
 from sigmax.noise.voter import Voter
 
 
@@ -30,7 +31,7 @@ class Dual(Scheme):
         experts = _listed(experts)
         parts = _parts(router, experts)
         assert isinstance(router.rule, SmoothedRule)
-        dual = DualRule(router.rule, tuple(expert.rule for expert in experts), rule)
+        dual = DualRule(router.rule, tuple(expert.rule for expert in experts), rule, _sharing(router, experts))
         super().__init__(dual, _voters(parts), domain=_domain(parts))
         self.router = router
         self.experts = experts
@@ -57,6 +58,17 @@ class Dual(Scheme):
 
     def __repr__(self) -> str:
         return f"Dual({_in_short(self)}, {self.classes} classes)"
+
+
+def _sharing(router: Smoothed, experts: Sequence[Scheme]) -> frozenset[int]:
+    """The experts under the router's own noise and behind its own denoiser: one pass of that serves both."""
+    return frozenset(
+        j
+        for j, expert in enumerate(experts)
+        if isinstance(expert, Smoothed)
+        and expert.sigma == router.sigma
+        and can_share([router.voters["base"], expert.voters["base"]])
+    )
 
 
 def _listed(experts: Iterable[Scheme]) -> tuple[Scheme, ...]:

@@ -39,7 +39,8 @@ def minimum(
     estimation = replace(estimation, name=prefixed(ROUTER, estimation.name))
     parts = [_route(router, picks, estimation, for_router), expert]
     if not estimation.radius:
-        return whole(alpha, parts, Outcome.ROUTER_UNDECIDED)
+        given_up = estimation.n < n and sampling.targets
+        return whole(alpha, parts, Outcome.GIVEN_UP if given_up else Outcome.ROUTER_UNDECIDED)
     return whole(alpha, parts, expert.outcome, expert.predicted, min(estimation.radius, expert.radius))
 
 
@@ -71,7 +72,8 @@ def consensus(
     ]
     outcome, predicted = found[top].outcome, found[top].predicted
     if predicted is not None and not proved:
-        outcome, predicted = Outcome.EXPERTS_DISAGREE, None
+        given_up = sampling.targets and not routes.exhausted
+        outcome, predicted = Outcome.GIVEN_UP if given_up else Outcome.EXPERTS_DISAGREE, None
     parts = [_route(router, picks, routes.stage, for_router), *found.values()]
     return whole(alpha, parts, outcome, predicted, proved, unused=unused)
 

@@ -10,7 +10,17 @@ from math import inf
 from sigmax import radius
 from sigmax.bounds import Budget, Spent, table
 from sigmax.certify.dual_parts import ROUTER, Grants, ask_router, certify_expert, expert_name
-from sigmax.certify.procedure import Answer, Counts, Procedure, Question, Rule, prefixed, votes, within
+from sigmax.certify.procedure import (
+    Answer,
+    Counts,
+    Procedure,
+    Question,
+    Rule,
+    in_step,
+    prefixed,
+    votes,
+    within,
+)
 from sigmax.certify.smoothed_rule import SmoothedRule
 from sigmax.records.certificate import Certificate, Outcome, Stage, leading
 
@@ -36,20 +46,33 @@ def minimum(
 
 
 def consensus(
-    router: SmoothedRule, experts: Experts, grants: Grants, *, n0: int, n: int, alpha: float
+    router: SmoothedRule,
+    experts: Experts,
+    grants: Grants,
+    *,
+    n0: int,
+    n: int,
+    alpha: float,
+    sharing: frozenset[int] = frozenset(),
 ) -> Procedure[Certificate]:
     """Whichever expert is in charge within the radius, it gives the same class there (`radius.routed`).
 
     Sound at alpha: every bound that may be used has its grant, asked for or not, so by the union bound all of them
-    hold together with probability at least 1 - alpha, and then the theorem applies.
+    hold together with probability at least 1 - alpha, and then the theorem applies. For that the bounds need not be
+    independent: an expert in charge that is `sharing` the router's denoiser and sigma votes on the router's draws.
     """
     for_router, for_expert = grants
     picks = yield from votes(ask_router(router, "selection", n0))
     top, _ = leading(picks)
-    counts = yield from votes(ask_router(router, "estimation", n))
+    ask, found = ask_router(router, "estimation", n), dict[int, Certificate]()
+    if top in sharing:
+        expert = certify_expert(experts, top, n0=n0, n=n, alpha=for_expert[top])
+        counts, found[top] = yield from in_step(ask, expert)
+    else:
+        counts = yield from votes(ask)
     reach, estimation = distances(router, top, counts, for_router)
     route = _route(picks, estimation, for_router)
-    asked = yield from _in_reach(experts, top, reach, n0=n0, n=n, alphas=for_expert)
+    asked = yield from _in_reach(experts, top, reach, found, n0=n0, n=n, alphas=for_expert)
     proved = routed(reach, asked, range(len(reach)))
     unused = [
         Spent(expert_name(j), for_expert[j]) for j, expert in enumerate(experts) if expert.pays and j not in asked
@@ -89,15 +112,25 @@ def reaches(router: SmoothedRule, top: int, lower: float, rivals: Mapping[int, f
 
 
 def _in_reach(
-    experts: Experts, top: int, reach: Sequence[float], *, n0: int, n: int, alphas: Sequence[float]
+    experts: Experts,
+    top: int,
+    reach: Sequence[float],
+    found: dict[int, Certificate],
+    *,
+    n0: int,
+    n: int,
+    alphas: Sequence[float],
 ) -> Generator[Question, Answer, dict[int, Certificate]]:
-    """Certificates of the experts that matter, in the order asked: nearest first, none once one disagrees."""
-    found: dict[int, Certificate] = {}
+    """Certificates of the experts that matter, in the order asked: nearest first, none once one disagrees.
+
+    `found` may hold that of `top` already, and is added to.
+    """
     limit = inf
     for j in sorted(range(len(reach)), key=lambda j: (reach[j], j != top)):
         if reach[j] >= limit:  # it cannot be in charge where the others still hold
             break
-        found[j] = yield from certify_expert(experts, j, n0=n0, n=n, alpha=alphas[j])
+        if j not in found:
+            found[j] = yield from certify_expert(experts, j, n0=n0, n=n, alpha=alphas[j])
         limit = routed(reach, found, found)
     return found
 

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from sigmax.bounds import Budget
@@ -34,6 +34,8 @@ class DualRule:
     router: SmoothedRule
     experts: tuple[Rule, ...]
     rule: Combination = "consensus"
+    # The experts that may vote on the router's draws: how votes come about, not what they prove.
+    sharing: frozenset[int] = field(default=frozenset(), compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.router, SmoothedRule):
@@ -70,9 +72,10 @@ class DualRule:
     def certifying(self, *, n0: int, n: int, alpha: float, sampling: Sampling = FIXED) -> Procedure[Certificate]:
         """The certificate of the routed classifier by the rule chosen."""
         parts = self.router, self.experts, self.grants(alpha)
+        if sampling.kind == "fixed" and self.rule == "min":
+            return dual_certifying.minimum(*parts, n0=n0, n=n, alpha=alpha)
         if sampling.kind == "fixed":
-            fixed = dual_certifying.consensus if self.rule == "consensus" else dual_certifying.minimum
-            return fixed(*parts, n0=n0, n=n, alpha=alpha)
+            return dual_certifying.consensus(*parts, n0=n0, n=n, alpha=alpha, sharing=self.sharing)
         adaptive = dual_adaptive.consensus if self.rule == "consensus" else dual_adaptive.minimum
         return adaptive(*parts, n0=n0, n=n, alpha=alpha, sampling=sampling)
 

@@ -21,7 +21,10 @@ Counts = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A request for the votes `start` to `stop` of one stage, cast by `network` under noise `sigma`."""
+    """A request for the votes `start` to `stop` of one stage, cast by `network` under noise `sigma`.
+
+    `noise`: the stage whose draws they are cast on, where it is another one's.
+    """
 
     network: str
     stage: str
@@ -29,6 +32,7 @@ class Ask:
     sigma: float
     stop: int
     start: int = 0
+    noise: str = ""
 
     @property
     def n(self) -> int:
@@ -67,8 +71,27 @@ class Local:
     classes: int = 0
 
 
-Question = Ask | Look | Local
-Answer = Counts | Seen | float
+@dataclass(frozen=True, slots=True)
+class Together:
+    """Votes of several networks on the same draws, asked for at once: what they share is done once."""
+
+    asks: tuple[Ask, ...]
+
+    @property
+    def n(self) -> int:
+        """How many draws are asked for."""
+        return self.asks[0].n
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """The counts that answer each ask of a `Together`."""
+
+    counts: tuple[Counts, ...]
+
+
+Question = Ask | Look | Local | Together
+Answer = Counts | Seen | float | Counted
 Procedure = Generator[Question, Answer, Result]
 
 
@@ -152,13 +175,50 @@ def asking_as(name: str, part: Generator[Question, Answer, Value]) -> Generator[
     try:
         question = next(part)
         while True:
-            under = replace(
-                question, network=prefixed(name, question.network), stage=prefixed(name, question.stage)
-            )
-            question = part.send((yield under))
+            question = part.send((yield _asked_as(name, question)))
     except StopIteration as end:
         value: Value = end.value
         return value
+
+
+def _asked_as(name: str, question: Question) -> Question:
+    if isinstance(question, Together):
+        return Together(tuple(_ask_as(name, ask) for ask in question.asks))
+    if isinstance(question, Ask):
+        return _ask_as(name, question)
+    return replace(question, network=prefixed(name, question.network), stage=prefixed(name, question.stage))
+
+
+def _ask_as(name: str, ask: Ask) -> Ask:
+    noise = prefixed(name, ask.noise) if ask.noise else ""
+    return replace(ask, network=prefixed(name, ask.network), stage=prefixed(name, ask.stage), noise=noise)
+
+
+def in_step(ask: Ask, part: Procedure[Result]) -> Generator[Question, Answer, tuple[Counts, Result]]:
+    """A part run to its end, and the votes asked for: on the same draws as the part's, where those are like them.
+
+    Sound wherever every bound has paid for itself: the union bound asks for no independence.
+    """
+    counts: Counts | None = None
+    try:
+        question = next(part)
+        while True:
+            if counts is None and isinstance(question, Ask) and _like(ask, question):
+                both = yield Together((ask, replace(question, noise=ask.noise or ask.stage)))
+                assert isinstance(both, Counted)
+                counts, theirs = both.counts
+                question = part.send(theirs)
+            else:
+                question = part.send((yield question))
+    except StopIteration as end:
+        result: Result = end.value
+    if counts is None:
+        counts = yield from votes(ask)
+    return counts, result
+
+
+def _like(one: Ask, other: Ask) -> bool:
+    return (one.start, one.stop, one.sigma) == (other.start, other.stop, other.sigma)
 
 
 def renamed(name: str, result: Result) -> Result:
@@ -187,6 +247,9 @@ def replay(procedure: Procedure[Result], stages: Sequence[Stage]) -> Result:
 
 def recorded_answer(question: Question, recorded: Mapping[str, Stage]) -> Answer:
     """What a record holds in answer to `question`, or an error that says how it differs from what was asked."""
+    if isinstance(question, Together):
+        answers = [recorded_answer(ask, recorded) for ask in question.asks]
+        return Counted(tuple(counts for counts in answers if isinstance(counts, tuple)))
     stage = recorded.get(question.stage)
     if stage is None:
         raise RequestError(f"the record has no stage {question.stage!r}; it has {sorted(recorded)}")

@@ -12,7 +12,6 @@ import math
 from collections.abc import Generator, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
-from numbers import Real
 from statistics import NormalDist
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -22,6 +21,7 @@ from sigmax.certify.procedure import Answer, Ask, Counts, Question, votes
 from sigmax.errors import RequestError
 
 Kind = Literal["fixed", "adaptive"]
+LEAST_ALPHA = 1e-22  # the bounds go down to 1e-30, and looks and classes share it
 
 
 class Look(NamedTuple):
@@ -48,7 +48,7 @@ class Sampling:
     first: int = 32  # draws before the first look
     growth: float = 1.25  # from look to look
     last: float = 0.85  # share of alpha kept for the last look
-    doubt: float = 0.01
+    doubt: float = 0.005
     cap: float = math.inf
 
     def __post_init__(self) -> None:
@@ -74,12 +74,16 @@ class Sampling:
         kinds = {
             "first": is_whole(self.first) and 1 <= self.first <= 10**9,
             "growth": is_number(self.growth) and 1.01 <= self.growth <= 100,
-            "last": is_number(self.last) and 0 < self.last <= 1,
+            "last": is_number(self.last) and 0 < self.last < 1,
             "doubt": is_number(self.doubt) and 0 < self.doubt < 0.5,
+            "cap": self.cap == math.inf or (is_number(self.cap) and self.cap >= 0),
         }
         wrong = [f"{name}={getattr(self, name)!r}" for name, right in kinds.items() if not right]
         if wrong:
             raise RequestError(f"{', '.join(wrong)}: no such schedule of looks; see Sampling for what they mean")
+        object.__setattr__(self, "first", int(self.first))  # numpy's numbers would not survive a file
+        for name in ("tolerance", "growth", "last", "doubt", "cap"):
+            object.__setattr__(self, name, float(getattr(self, name)))
 
     @property
     def settles_early(self) -> bool:
@@ -94,6 +98,10 @@ class Sampling:
         """The looks at up to n draws; their levels sum to at most alpha, exactly."""
         if self.kind == "fixed":
             return (Look(n, alpha),)
+        if alpha < LEAST_ALPHA:
+            raise RequestError(
+                f"alpha={alpha:g} is too little to share among looks; use at least {LEAST_ALPHA:g}, or sample fixed"
+            )
         return _schedule(n, alpha, self.first, self.growth, self.last if self.settles_early else 1.0)
 
     def last_level(self, n: int, alpha: float) -> float:
@@ -123,7 +131,8 @@ class Sampling:
 def remade(description: Mapping[str, Any]) -> Sampling:
     """The sampling that `describe` described; a file is not trusted, so everything is checked again."""
     known = {f.name for f in fields(Sampling)} - {"cap"}
-    if not isinstance(description, Mapping) or description.keys() - known:
+    listed = isinstance(description, Mapping) and isinstance(description.get("targets", []), list)
+    if not listed or description.keys() - known:
         raise RequestError(
             f"unknown way of sampling {dict(description)!r:.120}; the file may be of a newer version"
         )
@@ -137,6 +146,8 @@ def asked(
     if isinstance(sampling, Sampling):
         if targets is not None or tolerance is not None:
             raise RequestError("give targets and tolerance within the Sampling, or name the sampling 'adaptive'")
+        if sampling.cap < math.inf:
+            raise RequestError("a cap is set by schemes on their parts, not from outside; ask for targets instead")
         return sampling
     return Sampling(sampling, _listed(targets), 0.0 if tolerance is None else tolerance)
 
@@ -228,18 +239,21 @@ def _stops(n: int, first: int, growth: float) -> list[int]:
 def _listed(targets: Iterable[float] | float | None) -> tuple[float, ...]:
     if targets is None:
         return ()
-    if isinstance(targets, Real):
-        return (float(targets),)
-    if not isinstance(targets, Iterable) or isinstance(targets, str):  # type: ignore[unreachable]  # a caller may
-        raise RequestError(f"targets must be a list of radii such as (0.25, 0.5); got {targets!r}")
-    listed = tuple(targets)
+    if is_number(targets):
+        return (float(targets),)  # type: ignore[arg-type]  # a number, as was seen
+    listed = _checked_targets(targets)
     if not listed:
         raise RequestError("targets must name at least one radius; leave them out to ask for the radius itself")
     return listed
 
 
-def _checked_targets(targets: Iterable[float]) -> tuple[float, ...]:
-    listed = tuple(targets) if isinstance(targets, Iterable) else (targets,)
+def _checked_targets(targets: object) -> tuple[float, ...]:
+    try:
+        listed = None if isinstance(targets, str | bytes | Mapping) else tuple(targets)  # type: ignore[var-annotated, arg-type]
+    except TypeError:
+        listed = None
+    if listed is None:
+        raise RequestError(f"targets must be a list of radii such as (0.25, 0.5); got {targets!r}")
     wrong = [t for t in listed if not is_number(t) or t < 0]
     if wrong:
         raise RequestError(f"targets must be radii of at least 0, such as (0.25, 0.5); got {wrong[0]!r}")

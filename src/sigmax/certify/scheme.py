@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal, final
 
@@ -23,6 +24,7 @@ Inputs = Tensor | npt.NDArray[np.floating]
 Domain = tuple[float, float] | Literal["images"] | None
 RESOLUTION = 1024  # steps of 32-bit floats within one sigma, at least
 ROUND_BATCHES = 4  # selection batches a group fills: keeps them full, and the first result near
+ADAPTIVE_BATCHES = 16  # first looks' batches a group fills: later rounds have fewer inputs, and should be full too
 
 
 class Scheme:
@@ -72,6 +74,7 @@ class Scheme:
         ids = check_ids(ids, len(x))
         x = self.check(x)
         found: dict[int, Certificate] = {}
+        told = {"n0": int(n0), "n": int(n), **question.describe()}
         size = self.group(n0, question)
         for first in range(0, len(x), size):
             part = slice(first, first + size)
@@ -81,7 +84,7 @@ class Scheme:
             )
             results = votes.run(procedures, noisy, self.voters)
             for position, certificate in self.concluded(noisy.x, results):
-                found[first + position] = certificate
+                found[first + position] = replace(certificate, asked=told)
         return [found[i] for i in range(len(x))]
 
     @final
@@ -181,8 +184,9 @@ class Scheme:
         """How many inputs to certify together so that batches are full at the smallest number of draws asked."""
         voting = [voter for voter in self.voters.values() if voter.votes] or list(self.voters.values())
         largest = max(voter.batch for voter in voting)
-        fewest = max(1, n0 if sampling.kind == "fixed" else min(n0, sampling.first))
-        return max(1, -(-ROUND_BATCHES * largest // fewest))
+        if sampling.kind == "fixed":
+            return max(1, -(-ROUND_BATCHES * largest // max(n0, 1)))
+        return max(1, -(-ADAPTIVE_BATCHES * largest // max(1, min(n0, sampling.first))))
 
     @final
     def check(self, x: Inputs) -> Tensor:
@@ -199,11 +203,14 @@ class Scheme:
         raise NotImplementedError
 
     @final
-    def save(self, folder: str | Path) -> Path:
-        """Write the scheme and its networks as one folder that `sigmax.load` reads back."""
+    def save(self, folder: str | Path, *, store: Literal["fp32", "bf16"] = "fp32") -> Path:
+        """Write the scheme and its networks as one folder that `sigmax.load` reads back.
+
+        `store="bf16"` takes half the room and rounds the weights: what is read back is the rounded system.
+        """
         from sigmax.system import save
 
-        return save(self, folder)
+        return save(self, folder, store=store)
 
 
 def check_inputs(x: Inputs, domain: Domain) -> Tensor:

@@ -56,7 +56,7 @@ class SmoothedRule:
         selection = Stage("selection", self.sigma, picks, sum(picks))
         granted = budget.spend(alpha, on="estimation")
         estimation = yield from self.estimating(top, n=n, alpha=granted, sampling=sampling)
-        outcome = self._outcome(top, estimation)
+        outcome = self._outcome(top, estimation, sampling, n)
         certified = outcome is Outcome.CERTIFIED
         return Certificate(
             predicted=top if certified else None,
@@ -172,12 +172,15 @@ class SmoothedRule:
     def _rival_votes(self, top: int, counts: Counts) -> int:
         return max(count for c, count in enumerate(counts) if c != top)
 
-    def _outcome(self, top: int, estimation: Stage) -> Outcome:
+    def _outcome(self, top: int, estimation: Stage, sampling: Sampling, n: int) -> Outcome:
         counts = estimation.counts
         if estimation.radius:
             return Outcome.CERTIFIED
+        stopped = estimation.n < n
+        if stopped and sampling.targets:
+            return Outcome.GIVEN_UP
         if self.bound == "one-sided" and 2 * max(counts) <= sum(counts):
             return Outcome.NO_MAJORITY
         if counts[top] < max(counts):
             return Outcome.SELECTION_MISSED
-        return Outcome.TOO_CLOSE
+        return Outcome.GIVEN_UP if stopped else Outcome.TOO_CLOSE

@@ -54,6 +54,7 @@ def smoothed(
         str | None, typer.Option(help="Only for .pt, .pth, .th: none, cifar10 or imagenet mean and std.")
     ] = None,
     denoiser: Denoiser = None,
+    store: opt.Store = opt.StoreName.FP32,
 ) -> None:
     """Smooth one network with one noise level.
 
@@ -66,7 +67,7 @@ def smoothed(
     noise = _noise(network, description, sigma)
     base = behind(denoiser, model, description, [])
     scheme = Smoothed(base, sigma=noise, classes=description.classes, bound=bound.value)
-    scheme.save(out)
+    scheme.save(out, store=store.value)
     denoised = "" if denoiser is None else "behind a denoiser, "
     say(
         f"Wrote {out}: {description.architecture} {denoised}smoothed with sigma {noise:g}, "
@@ -91,6 +92,7 @@ def dual(
     ] = opt.RuleName.CONSENSUS,
     sigma: Annotated[float | None, typer.Option(help="The router's noise (default: as trained).")] = None,
     denoiser: Denoiser = None,
+    store: opt.Store = opt.StoreName.FP32,
 ) -> None:
     """Route each input to one of several experts, which may be of any kind, dual systems included.
 
@@ -112,7 +114,7 @@ def dual(
     for warning in caught:
         complain(f"warning: {warning.message}", style="yellow")
     _compare_experts(description, {name: systems.fingerprint(e) for name, e in zip(experts, loaded, strict=True)})
-    scheme.save(out)
+    scheme.save(out, store=store.value)
     say(
         f"Wrote {out}: {len(loaded)} experts behind a router with sigma {noise:g}, {scheme.classes} classes, "
         f"rule {rule.value}. Next: sigmax certify {out} --data ... --out RUN"

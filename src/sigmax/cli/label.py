@@ -38,6 +38,9 @@ def label(
     n: Annotated[int, typer.Option("--n", help="Draws that prove the radius.")] = 100,
     n0: Annotated[int, typer.Option("--n0", help="Draws that pick the class.")] = 20,
     alpha: opt.Alpha = 1e-3,
+    sampling: opt.Sampling = opt.SamplingName.FIXED,
+    targets: opt.Targets = None,
+    tolerance: opt.Tolerance = None,
     fraction: Annotated[float, typer.Option(help="Label this share of the inputs, picked at random.")] = 1.0,
     sample_seed: Annotated[int, typer.Option(help="Seed that picks the inputs; a larger share adds to it.")] = 0,
     seed: opt.Seed = 0,
@@ -52,11 +55,13 @@ def label(
     Example: `sigmax label systems/quarter systems/half systems/one --data cifar10:~/cifar --out labels`
     """
     from sigmax import data as sources
+    from sigmax.certify.sampling import asked
     from sigmax.train.labels import make_labels
 
     names, experts = _experts(systems, batch=batch, device=device, dtype=opt.torch_dtype(dtype), compile_=compile_)
+    question = asked(sampling.value, opt.radii(targets), tolerance)
     for expert in experts:  # cheap, so before any image is read
-        expert.rule.check_certify(n0=n0, n=n, alpha=alpha)
+        expert.check_question(n0=n0, n=n, alpha=alpha, sampling=question)
     dataset = sources.load(data, split, size=image_size)
     with (
         resumable(f"Every input finished so far is kept in {out}."),
@@ -72,6 +77,7 @@ def label(
             fraction=fraction,
             sample_seed=sample_seed,
             seed=seed,
+            sampling=question,
             watch=watch,
         )
     console.print(_labels_table(labels, names))

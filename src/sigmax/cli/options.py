@@ -27,6 +27,7 @@ class CompileName(StrEnum):
     DEFAULT = "default"
     GRAPHS = "graphs"
     TUNED = "tuned"
+    DENOISER = "denoiser"
     AUTO = "auto"
 
 
@@ -44,6 +45,13 @@ class RuleName(StrEnum):
     MIN = "min"
 
 
+class StoreName(StrEnum):
+    """How a system's weights are kept."""
+
+    FP32 = "fp32"
+    BF16 = "bf16"
+
+
 class SamplingName(StrEnum):
     """When a certification may stop drawing."""
 
@@ -53,7 +61,9 @@ class SamplingName(StrEnum):
 
 SOURCES = "digits, mnist:PATH, fashion:PATH, cifar10:PATH, npz:FILE or folder:PATH"
 
-System = Annotated[str, typer.Argument(help="The system's folder, as written by `sigmax build`.")]
+System = Annotated[
+    str, typer.Argument(help="The system's folder, as written by `sigmax build`; or zoo:NAME, hub:OWNER/NAME.")
+]
 Data = Annotated[str, typer.Option("--data", help=f"Where the images are: {SOURCES}.")]
 Split = Annotated[str, typer.Option(help="Which part of the data: train or test.")]
 ImageSize = Annotated[
@@ -77,7 +87,7 @@ Compile = Annotated[
     typer.Option(
         "--compile",
         help="Compile the networks: default, graphs (CUDA graphs), tuned (minutes of trying, the fastest kernels), "
-        "or auto: try all of them once, with batch sizes, and remember what won.",
+        "denoiser (that part alone), or auto: try all of them once, with batch sizes, and remember what won.",
     ),
 ]
 Sampling = Annotated[
@@ -89,6 +99,10 @@ Targets = Annotated[
 ]
 Tolerance = Annotated[
     float | None, typer.Option(help="Adaptive: stop when the radius could grow by this share of sigma at most.")
+]
+Store = Annotated[
+    StoreName,
+    typer.Option(help="bf16: weights are rounded to it and kept so, in half the room; the result is the system."),
 ]
 RunOut = Annotated[Path, typer.Option("--out", help="Run file to write, or to go on with.")]
 

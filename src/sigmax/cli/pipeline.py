@@ -26,6 +26,12 @@ def _several_verbs() -> None:
 def run(
     config: Annotated[Path, typer.Argument(help="The pipeline's TOML file.", metavar="CONFIG")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", help="KEY=VALUE in place of what the file says, as router.sigma=0.5; repeat for more."
+        ),
+    ] = None,
 ) -> None:
     """Do what is left of a pipeline: phases that are done are skipped, one that was cut short goes on.
 
@@ -36,7 +42,7 @@ def run(
     """
     from sigmax.train import Pipeline, PipelineConfig
 
-    pipeline = Pipeline(PipelineConfig.read(config), on_warning=warn)
+    pipeline = Pipeline(PipelineConfig.read(config, changes or ()), on_warning=warn)
     if dry_run:
         show(pipeline)
     else:
@@ -49,8 +55,8 @@ def warn(text: str) -> None:
 
 
 def show(pipeline: "Pipeline") -> None:
-    """Every phase and whether its files are there; nothing is written."""
-    pipeline.check()
+    """Every phase and whether its files are there; nothing is written. A device may be of another machine."""
+    pipeline.check(devices=False)
     table = Table("phase", "state", "leaves")
     states = [(phase, phase.state) for phase in pipeline.phases()]
     for phase, state in states:

@@ -35,6 +35,14 @@ class LabelsKind(StrEnum):
     HARD = "hard"
 
 
+class ObjectiveName(StrEnum):
+    """What a router learns."""
+
+    PAPER = "paper"
+    CERTIFIED = "certified"
+    WEIGHTED = "weighted"
+
+
 class Strength(StrEnum):
     """How the consistency of a router's copies is weighed."""
 
@@ -73,6 +81,31 @@ def router(
     weight_decay: Annotated[float | None, typer.Option(help="Pull of the weights to zero.")] = None,
     optimiser: Annotated[str | None, typer.Option(help="sgd, adam or adamw.")] = None,
     augment: Annotated[str | None, typer.Option(help="none, crop or crop-flip.")] = None,
+    objective: Annotated[
+        ObjectiveName,
+        typer.Option(
+            help="paper: name the best expert; certified: the radius that the consensus rule proves, made smooth; "
+            "weighted: name an expert that reaches each radius, by what is at stake."
+        ),
+    ] = ObjectiveName.PAPER,
+    radii: Annotated[
+        str | None,
+        typer.Option(
+            help="certified, weighted: radii that count, such as 0,0.25,0.5 (default: 12 over the labels')."
+        ),
+    ] = None,
+    weights: Annotated[
+        str | None, typer.Option(help="certified, weighted: what each of these radii is worth (default: the same).")
+    ] = None,
+    temperature: Annotated[
+        float | None, typer.Option(help="certified: width of the smooth step, in sigmas (default: 0.5).")
+    ] = None,
+    hardness: Annotated[
+        float | None, typer.Option(help="certified: votes are softmax(HARDNESS * logits) (default: 1).")
+    ] = None,
+    fit: Annotated[
+        float | None, typer.Option(help="certified: weight of the weighted objective beside it (default: 0.1).")
+    ] = None,
     labels_kind: Annotated[
         LabelsKind | None, typer.Option(help="soft: by how far each expert certifies; hard: the best one alone.")
     ] = None,
@@ -86,12 +119,14 @@ def router(
         float | None,
         typer.Option(
             help="Weight of agreement between noisy copies: more certifies routes further "
-            "(default: 20, or the preset's; the paper: 40 on CIFAR-10, 10 on ImageNet)."
+            "(default: 20, or the preset's; the paper: 40 on CIFAR-10, 10 on ImageNet; other objectives: 2)."
         ),
     ] = None,
     entropy: Annotated[
         float | None,
-        typer.Option(help="Weight of decided answers (default: 0.5, or the preset's; the paper: 0.5)."),
+        typer.Option(
+            help="Weight of decided answers (default: 0.5, or the preset's; the paper: 0.5; other objectives: 0)."
+        ),
     ] = None,
     balance: Annotated[
         bool | None,
@@ -116,15 +151,26 @@ def router(
     from sigmax import data as sources
     from sigmax.train.labels import read_labels
     from sigmax.train.router import train_router
+    from sigmax.train.router_options import check_loss, refuse_preset
 
     told = {"epochs": epochs, "batch": batch, "lr": lr, "weight_decay": weight_decay, "optimiser": optimiser}
-    loss = {"labels_kind": labels_kind and labels_kind.value, "sharpness": sharpness, "consistency": consistency}
+    loss: dict[str, Any] = {
+        "labels_kind": labels_kind and labels_kind.value,
+        "sharpness": sharpness,
+        "consistency": consistency,
+    }
     loss |= {"entropy": entropy, "balance": balance, "strength": strength and strength.value, "sigma": sigma}
+    loss |= {"temperature": temperature, "hardness": hardness, "fit": fit}
+    loss |= {"radii": _numbers("radii", radii), "weights": _numbers("weights", weights)}
     base = _base(preset, model)
+    if objective is not ObjectiveName.PAPER:
+        refuse_preset(preset, objective.value)
+        loss["objective"] = objective.value
     settings = replace(base.settings, **given({**told, "augment": augment}), seed=seed, device=device)
     fields: Any = {**base.fields, **given(loss)}
     if "sigma" not in fields:
         raise RequestError("the router's noise is not known; give --sigma, at least the experts' largest")
+    check_loss(fields["sigma"], {name: value for name, value in fields.items() if name != "sigma"})
     warn_of_noise(fields["sigma"])
     found = read_labels(labels)
     dataset = sources.load(data, "train", size=image_size)
@@ -161,15 +207,31 @@ def _base(preset: str | None, model: str | None) -> "Preset":
     return SMALL._replace(architecture=model or SMALL.architecture)
 
 
+def _numbers(name: str, listed: str | None) -> tuple[float, ...] | None:
+    """Numbers from text such as 0,0.25,0.5."""
+    if listed is None:
+        return None
+    try:
+        return tuple(float(part) for part in listed.replace(",", " ").split())
+    except ValueError as error:
+        raise RequestError(f"--{name} must be numbers such as 0,0.25,0.5; got {listed!r}") from error
+
+
 def _one_route(fields: Mapping[str, Any]) -> str:
     """What a router that tells nothing apart is good for, and what to change."""
     from sigmax.train.router_loss import Router
+    from sigmax.train.router_objective import Weighted
 
+    only = "this router takes one route only: the system will be that expert with less alpha; try "
+    if fields.get("objective", "paper") != "paper":
+        return (
+            f"{only}less --consistency (now {fields.get('consistency', Weighted.consistency):g}), or more --epochs"
+        )
     sharpness = fields.get("sharpness", Router.sharpness)
     consistency = fields.get("consistency", Router.consistency)
     return (
-        "this router takes one route only: the system will be that expert with less alpha; try --sharpness "
-        f"{3 * sharpness:g} (now {sharpness:g}), less --consistency (now {consistency:g}), or more --epochs"
+        f"{only}--sharpness {3 * sharpness:g} (now {sharpness:g}), less --consistency (now {consistency:g}), "
+        "or more --epochs"
     )
 
 
@@ -184,5 +246,6 @@ def _held_out(found: Mapping[str, Any], sigmas: tuple[float, ...]) -> str:
     return (
         f"Held out, {found['inputs']} inputs: {found['matching']:.1%} sent to their best expert, the route "
         f"certified within {found['radius']:.3f} on average and undecided for {found['abstained']:.1%}. "
+        f"By consensus a radius of {found['attained']:.3f}; always the best expert: {found['possible']:.3f}. "
         f"Taken (best): {routes}."
     )

@@ -14,6 +14,7 @@ from sigmax.models.classifier import Classifier, create, describe
 from sigmax.models.denoised import Denoised
 from sigmax.models.denoiser import Denoiser, create_denoiser
 from sigmax.models.description import Description
+from sigmax.models.halves import round_weights
 from sigmax.models.imported import import_weights
 from sigmax.models.normalise import PRESETS, Normalisation, Normalise, Normalised, normalisation
 from sigmax.models.registry import build, build_denoiser, denoiser_names, names, register
@@ -45,5 +46,6 @@ __all__ = [
     "normalisation",
     "read",
     "register",
+    "round_weights",
     "save",
 ]

@@ -1,7 +1,7 @@
 """Checkpoints: a network's tensors and its description in one safetensors file. Nothing in it is executed.
 
-The description lies as JSON under the key "sigmax" of the file's metadata, so any reader of safetensors can
-see what the file is.
+The description lies as JSON in the file's metadata, so any reader of safetensors can see what the file is: under
+the key "sigmax", or "sigmax-bf16" where tensors were rounded and are kept in half the room.
 """
 
 from collections.abc import Mapping
@@ -18,9 +18,10 @@ from sigmax.files import replacing
 from sigmax.models.classifier import Classifier, create, describe
 from sigmax.models.denoiser import Denoiser, create_denoiser
 from sigmax.models.description import Description
+from sigmax.models.halves import Store, check_store, halved, restored
 from sigmax.models.tensors import digest, fill
 
-_KEY = "sigmax"
+_KEYS: Mapping[Store, str] = {"fp32": "sigmax", "bf16": "sigmax-bf16"}  # one a file: several come in any order
 _LONGEST = 300  # characters of a message on where a model comes from: another library's config is a page
 
 
@@ -37,23 +38,31 @@ class Checkpoint:
         return digest(self.description.identity(), self.tensors)
 
 
-def save(path: str | Path, model: nn.Module) -> Path:
+def save(path: str | Path, model: nn.Module, *, store: Store = "fp32") -> Path:
     """Write the model with its description to `path`, whole or not at all, and return the path.
 
     Needs a model that can describe itself: one made by `create`, `load` or `import_weights`, or a `Denoiser`.
+    `store="bf16"` takes half the room; the model must have been rounded to it before (`round_weights`).
     """
     path = Path(path)
+    check_store(store)
     description = describe(model)
     if not isinstance(model, Classifier | Denoiser) or description is None:
         raise RequestError(
             f"a {type(model).__name__} has no description to save; register its builder with "
             "sigmax.models.register and make it with sigmax.models.create"
         )
-    # Copies, because safetensors refuses tensors that share memory, and tied weights do.
-    tensors = {name: tensor.detach().cpu().clone() for name, tensor in model.network.state_dict().items()}
+    # Copies in the usual layout: safetensors refuses tensors that share memory, as tied weights do, and those that
+    # lie otherwise, as channels_last.
+    tensors = {
+        name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
+        for name, tensor in model.network.state_dict().items()
+    }
+    if store != "fp32":
+        tensors = halved(tensors)
     try:
         with replacing(path) as draft:
-            save_file(tensors, draft, metadata={_KEY: description.to_json()})
+            save_file(tensors, draft, metadata={_KEYS[store]: description.to_json()})
     except (OSError, SafetensorError) as error:
         raise RunError(f"{path} could not be written: {error}; what was there before is untouched") from error
     return path
@@ -105,10 +114,10 @@ def _created(told: Description, path: str | Path) -> Classifier | Denoiser:
 
 
 def read(path: str | Path) -> Checkpoint:
-    """The description and tensors of a checkpoint, as they lie in the file."""
+    """The description and tensors of a checkpoint; those kept as bfloat16 come in the network's own precision."""
     try:
         with safe_open(path, framework="pt") as file:
-            text = (file.metadata() or {}).get(_KEY)
+            metadata = file.metadata() or {}
             # Copies, so that the model does not depend on what later happens to the mapped file.
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
     except FileNotFoundError as error:
@@ -120,9 +129,12 @@ def read(path: str | Path) -> Checkpoint:
             f"{path} is not a safetensors file, or it is cut short ({error}); "
             "weights saved by torch come in through sigmax.models.import_weights"
         ) from error
+    text = metadata.get(_KEYS["fp32"])
+    if _KEYS["bf16"] in metadata:
+        text, tensors = metadata[_KEYS["bf16"]], restored(tensors)
     if text is None:
         raise RequestError(
-            f"{path} holds tensors but not what they are (no {_KEY!r} in its metadata); "
+            f"{path} holds tensors but not what they are (no {_KEYS['fp32']!r} in its metadata); "
             "name their architecture with sigmax.models.import_weights"
         )
     try:

@@ -40,7 +40,10 @@ class Denoised(nn.Module):
 
     def forward(self, noisy: Tensor, sigma: float | Tensor) -> Tensor:
         """The classifier's answer for the denoised images."""
-        clean = self.denoise(noisy, sigma)
+        return self.classify(self.denoise(noisy, sigma), sigma)
+
+    def classify(self, clean: Tensor, sigma: float | Tensor) -> Tensor:
+        """The classifier's answer for images that are denoised already."""
         return self.classifier(clean, sigma) if self._tells_classifier else self.classifier(clean)
 
     def denoise(self, noisy: Tensor, sigma: float | Tensor) -> Tensor:
@@ -53,6 +56,12 @@ class Denoised(nn.Module):
                 f"{shape}. Use one made for these images"
             )
         return clean.clamp(0, 1)
+
+    def behind(self, denoiser: Network) -> "Denoised":
+        """The same classifier behind another form of the same denoiser, called as that is."""
+        other = Denoised(denoiser, self.classifier)
+        other._tells_denoiser = self._tells_denoiser  # a compiled module hides its signature
+        return other
 
 
 def takes_sigma(model: Network) -> bool:

@@ -15,7 +15,7 @@ from torch import nn
 
 from sigmax.errors import RequestError
 from sigmax.models.cifar_resnet import resnet20, resnet56, resnet110
-from sigmax.models.resnet18 import ResNet18
+from sigmax.models.resnet18 import CappedResNet18, ResNet18
 from sigmax.models.small_cnn import SmallCNN
 from sigmax.models.unet import UNet
 
@@ -24,6 +24,7 @@ Builder = Callable[..., nn.Module]
 _builders: dict[str, Builder] = {
     "small-cnn": SmallCNN,
     "resnet18": ResNet18,
+    "resnet18-capped": CappedResNet18,
     "resnet20": resnet20,
     "resnet56": resnet56,
     "resnet110": resnet110,

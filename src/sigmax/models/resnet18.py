@@ -15,14 +15,19 @@ class ResNet18(nn.Module):
 
     def __init__(self, *, classes: int, input_shape: tuple[int, int, int], width: int = 64) -> None:
         super().__init__()
-        self.conv1 = nn.Conv2d(input_shape[0], width, 3, padding=1, bias=False)
-        self.bn1 = nn.BatchNorm2d(width)
-        self.layer1 = _stage(width, width, stride=1)
-        self.layer2 = _stage(width, 2 * width, stride=2)
-        self.layer3 = _stage(2 * width, 4 * width, stride=2)
-        self.layer4 = _stage(4 * width, 8 * width, stride=2)
-        self.linear = nn.Linear(8 * width, classes)
+        first, second, third, fourth = self.widths(width)
+        self.conv1 = nn.Conv2d(input_shape[0], first, 3, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(first)
+        self.layer1 = _stage(first, first, stride=1)
+        self.layer2 = _stage(first, second, stride=2)
+        self.layer3 = _stage(second, third, stride=2)
+        self.layer4 = _stage(third, fourth, stride=2)
+        self.linear = nn.Linear(fourth, classes)
         start_for_relu(self)
+
+    def widths(self, width: int) -> tuple[int, int, int, int]:
+        """The channels of the four stages."""
+        return width, 2 * width, 4 * width, 8 * width
 
     def forward(self, images: Tensor) -> Tensor:
         """Logits, one row an image."""
@@ -30,6 +35,24 @@ class ResNet18(nn.Module):
         features = self.layer4(self.layer3(self.layer2(self.layer1(features))))
         logits: Tensor = self.linear(features.mean(dim=(2, 3)))
         return logits
+
+
+class CappedResNet18(ResNet18):
+    """The same with no more than `most` channels in any stage: most of ResNet-18's weights are in its widest ones.
+
+    At 64 and 256, the defaults, it has 5.2 million parameters for 83% of the multiplications.
+    """
+
+    def __init__(
+        self, *, classes: int, input_shape: tuple[int, int, int], width: int = 64, most: int = 256
+    ) -> None:
+        self.most = most
+        super().__init__(classes=classes, input_shape=input_shape, width=width)
+
+    def widths(self, width: int) -> tuple[int, int, int, int]:
+        """The channels of the four stages."""
+        first, second, third, fourth = (min(one, self.most) for one in super().widths(width))
+        return first, second, third, fourth
 
 
 def _stage(channels: int, out_channels: int, *, stride: int) -> nn.Sequential:

@@ -41,13 +41,27 @@ class Resized(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """Logits, one row an image."""
         if tuple(images.shape[-2:]) != self.size:
-            images = functional.interpolate(
-                images, size=self.size, mode=self.resize, antialias=True, align_corners=False
-            )
+            images = self._resized(images)
         top, left = ((whole - kept) // 2 for whole, kept in zip(self.size, self.crop, strict=True))
         images = images[..., top : top + self.crop[0], left : left + self.crop[1]]
         logits: Tensor = self.model(pixel_values=images).logits
         return logits
+
+    def _resized(self, images: Tensor) -> Tensor:
+        """Resizing is linear along each axis: two small products, in 32 bits, many times faster than the kernel."""
+        (rows, columns), (height, width) = images.shape[-2:], self.size
+        with torch.autocast(images.device.type, enabled=False):
+            down, across = self._weights(rows, height, images.device), self._weights(columns, width, images.device)
+            return down @ images.float() @ across.T
+
+    def _weights(self, old: int, new: int, device: torch.device) -> Tensor:
+        """The matrix (new, old) that resizes a line of pixels, as interpolating each unit line tells it."""
+        lines = torch.eye(old, device=device)[None, None].expand(1, 1, old, old)
+        # Each row of the identity is a unit line; the other axis stays as it is.
+        resized = functional.interpolate(
+            lines, size=(old, new), mode=self.resize, antialias=True, align_corners=False
+        )
+        return resized[0, 0].T
 
     def extra_repr(self) -> str:
         """What is no weight and decides the output all the same."""

@@ -26,7 +26,7 @@ class DeviceFiller:
         self.x = inputs.on(device)
         self.batch = torch.empty((size, self.x.shape[1]), dtype=torch.float32, device=device)
         streams = [
-            philox.stream_of(seed=inputs.seed, input_id=inputs.ids[item.position], stage=item.ask.stage)
+            philox.stream_of(seed=inputs.seed, input_id=inputs.ids[item.position], stage=item.stage)
             for item in items
         ]
         self.words = torch.tensor(streams, dtype=torch.int64).to(device)

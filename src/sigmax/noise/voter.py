@@ -17,7 +17,7 @@ LARGEST_LEARNED = 31 << 20  # bytes; glibc ignores blocks of 32 MiB and more
 MASKED = -50.0  # a class this far behind the leading one is out of the vote
 TRIAL = 4  # inputs of a trial batch whose neighbours are exchanged
 CPU_BATCH, GPU_BATCH = 1024, 4096  # inputs a forward pass, at most, unless told
-TRIED_BATCHES = (1024, 2048, 4096, 8192)  # where a GPU's best one is to be found
+TRIED_BATCHES = (1024, 2048, 4096)  # where a GPU's best one is to be found
 CACHED_NUMBERS = 1 << 17  # input numbers of a batch that suits a CPU's cache, as measured on small networks
 
 
@@ -28,8 +28,9 @@ class Voter:
     `takes_sigma = True` is called as `model(batch, sigma)`. A torch module is put in eval mode: in training mode
     its votes would depend on the batch they stand in, and no certificate would hold.
     `votes=False`: the model is asked for `scores` instead, so class ids will not do.
-    `compile`: False ("off"), True ("default"), "graphs" (CUDA graphs), "tuned" (kernels tried at length) or "auto",
-    which tries these and batch sizes when the first inputs come, and remembers on this machine what won.
+    `compile`: False ("off"), True ("default"), "graphs" (CUDA graphs), "tuned" (kernels tried at length),
+    "denoiser" (of a `Denoised`, that part alone) or "auto", which tries these and batch sizes when the first inputs
+    come, and remembers on this machine what won.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class Voter:
         batch: int | None = None,
         compile: bool | str = False,  # noqa: A002 (the name users know from torch)
         votes: bool = True,
+        parts: tuple[int, ...] | None = None,
     ) -> None:
         if not callable(model):
             raise RequestError(f"model must be callable (batch -> logits or class ids); got {type(model).__name__}")
@@ -61,6 +63,8 @@ class Voter:
         self._forward: Model = ways.compiled(model, self.mode)
         self._tried_for: torch.Size | None = None  # the shape of inputs that "auto" has decided for
         self.votes = votes
+        self.parts = parts or (classes,)  # the model's logits are those of several networks side by side
+        self.joined: dict[tuple[int, ...], Voter] = {}  # with others, where they share work: see `sharing`
 
     @property
     def compiled(self) -> bool:
@@ -101,14 +105,12 @@ class Voter:
         key = ways.key_of(self.model, one.shape[1:], self.device, self.dtype, given)
         way = ways.remembered(key)
         if way is None:
-            on_gpu = self.device.type == "cuda"
-            sizes = (self.batch,) if given or not on_gpu else TRIED_BATCHES
+            sizes = TRIED_BATCHES if given is None and self.device.type == "cuda" else (self.batch,)
             way, _ = ways.fastest(
                 lambda forward, batch: self._call(forward, self._laid_out(batch), sigma),
                 self.model,
                 one.to(self.device),
                 batches=sizes,
-                most=len(ways.TORCH_MODES) if on_gpu else 1,
             )
             ways.remember(key, way)
         self.mode, self.batch, self._tried_for = way.mode, way.batch, one.shape[1:]
@@ -133,7 +135,7 @@ class Voter:
         return output.detach().clone()
 
     def vote(self, batch: Tensor, sigma: float) -> tuple[Tensor, Tensor]:
-        """Class ids of a batch, and a flag (still on the device) that is true if any of them is no class.
+        """Class ids of a batch, (n, parts), and a flag (still on the device): whether any of them is no class.
 
         A batch that does not fit the device's memory is halved until it does, and so are those to come.
         """
@@ -150,7 +152,13 @@ class Voter:
                 return torch.cat(votes), torch.stack(invalid).any()
 
     def _votes(self, batch: Tensor, sigma: float) -> tuple[Tensor, Tensor]:
-        return class_ids(self._output(batch, sigma), len(batch), self.classes)
+        output = self._output(batch, sigma)
+        ids, invalid = class_ids(output, len(batch), self.classes)
+        if len(self.parts) == 1:
+            return ids[:, None], invalid
+        return torch.stack(
+            [part.argmax(1) for part in torch.split(output, list(self.parts), dim=1)], dim=1
+        ), invalid
 
     def _output(self, batch: Tensor, sigma: float) -> Tensor:
         batch = self._laid_out(batch.to(self.device))

@@ -19,6 +19,7 @@ from torch import Tensor
 from sigmax.certify.procedure import (
     Answer,
     Ask,
+    Counted,
     Counts,
     Local,
     Look,
@@ -26,15 +27,18 @@ from sigmax.certify.procedure import (
     Question,
     Result,
     Seen,
+    Together,
     recorded_answer,
 )
 from sigmax.errors import RunError
 from sigmax.noise.device_filler import DeviceFiller
 from sigmax.noise.draws import BLOCK, Address, Source, empty
+from sigmax.noise.sharing import joined
 from sigmax.noise.voter import Voter, refuse_invalid
 from sigmax.records.certificate import Stage
 
 BATCHES_AHEAD = 64  # that a GPU is given before its counts are asked for
+MOST_BATCHES = 64  # that a round fills: the last one is seldom full, so they should be many
 WORTH_A_THREAD = 32_768  # numbers a block: fewer are drawn faster than another thread is told to
 Known = Mapping[int, Sequence[Stage]]  # position of an input -> the stages already recorded for it
 
@@ -57,11 +61,21 @@ class Noisy:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One ask of the input at `position`; `known` holds its answer if a record already has it."""
+    """One ask of the input at `position`, or several on the same draws; `known`: the answers a record has."""
 
     position: int
-    ask: Ask
-    known: Counts | None = None
+    asks: tuple[Ask, ...]
+    known: tuple[Counts, ...] | None = None
+
+    @property
+    def ask(self) -> Ask:
+        """The ask whose draws all of them share."""
+        return self.asks[0]
+
+    @property
+    def stage(self) -> str:
+        """The stage that the noise is addressed by."""
+        return self.ask.noise or self.ask.stage
 
 
 def run(
@@ -72,38 +86,61 @@ def run(
 ) -> Iterator[tuple[int, Result]]:
     """Results as they are reached, each with the position of its input.
 
-    All procedures advance together: one round answers everything that is asked at the moment.
+    Procedures advance together: a round answers what is asked at the moment, the first inputs first and no more
+    than fills `MOST_BATCHES`. So large asks do not wait for each other: inputs finish one after another, and a run
+    that is cut loses the votes of a few.
     """
     asked = {position: next(procedure) for position, procedure in enumerate(procedures)}
+    most = MOST_BATCHES * max(voter.batch for voter in voters.values())
     while asked:
-        still_asking: dict[int, Question] = {}
-        for position, reply in answer(asked, inputs, voters, known or {}):
+        now = first_asks(asked, most)
+        asked = {position: question for position, question in asked.items() if position not in now}
+        for position, reply in answer(now, inputs, voters, known or {}):
             try:
-                still_asking[position] = procedures[position].send(reply)
+                asked[position] = procedures[position].send(reply)
             except StopIteration as end:
                 yield position, end.value
-        asked = dict(sorted(still_asking.items()))
+        asked = dict(sorted(asked.items()))
+
+
+def first_asks(asked: Mapping[int, Question], most: int) -> dict[int, Question]:
+    """The questions of the first inputs, up to `most` votes together; at least one, and of looks all."""
+    taken: dict[int, Question] = {}
+    votes = 0
+    for position, question in asked.items():
+        n = 0 if isinstance(question, Look | Local) else question.n
+        if not taken or votes + n <= most:
+            taken[position] = question
+            votes += n
+    return taken
 
 
 def answer(
     asked: Mapping[int, Question], inputs: Noisy, voters: Mapping[str, Voter], known: Known
 ) -> Iterator[tuple[int, Answer]]:
     """The answers to all questions; those that can share a batch do."""
-    together: dict[tuple[int, float | None], list[Item]] = {}
+    together: dict[tuple[int, float | None], tuple[Voter, list[Item]]] = {}
     for position, question in asked.items():
         assert not isinstance(question, Local)  # the scheme answers these
         recorded = {stage.name: stage for stage in known.get(position, ())}
         reply = recorded_answer(question, recorded) if recorded else None
-        voter = voters[question.network]
         if isinstance(question, Look):
-            yield position, reply or look(voter, inputs.x[position])
+            yield position, reply or look(voters[question.network], inputs.x[position])
             continue
-        assert not isinstance(reply, Seen | float)
+        asks = question.asks if isinstance(question, Together) else (question,)
+        voting = [voters[ask.network] for ask in asks]
+        voter = voting[0] if len(asks) == 1 else joined(voting)
         # One network may have several names; but told sigma, it can serve only one sigma a batch.
-        shared = id(voter), question.sigma if voter.takes_sigma else None
-        together.setdefault(shared, []).append(Item(position, question, reply))
-    for items in together.values():
-        yield from tally(voters[items[0].ask.network], items, inputs)
+        shared = id(voter), asks[0].sigma if voter.takes_sigma else None
+        together.setdefault(shared, (voter, []))[1].append(Item(position, asks, _as_counts(reply)))
+    for voter, items in together.values():
+        for position, counts in tally(voter, items, inputs):
+            yield position, counts[0] if len(counts) == 1 else Counted(counts)
+
+
+def _as_counts(reply: Answer | None) -> tuple[Counts, ...] | None:
+    assert not isinstance(reply, Seen | float)
+    return reply.counts if isinstance(reply, Counted) else None if reply is None else (reply,)
 
 
 def look(voter: Voter, x: Tensor) -> Seen:
@@ -113,9 +150,10 @@ def look(voter: Voter, x: Tensor) -> Seen:
     return Seen(int(top), float(first), float(second))
 
 
-def tally(voter: Voter, items: Sequence[Item], inputs: Noisy) -> Iterator[tuple[int, Counts]]:
+def tally(voter: Voter, items: Sequence[Item], inputs: Noisy) -> Iterator[tuple[int, tuple[Counts, ...]]]:
     """Cast the votes of `items` batch by batch; on a CPU each item's counts come as soon as they are whole."""
     voter.ready()
+    shifts = torch.tensor([0, *accumulate(voter.parts)][:-1], device=voter.device)
     ends = list(accumulate(item.ask.n for item in items))
     counts = torch.zeros(len(items) * voter.classes, dtype=torch.int64, device=voter.device)
     invalid = torch.zeros((), dtype=torch.bool, device=voter.device)
@@ -130,7 +168,7 @@ def tally(voter: Voter, items: Sequence[Item], inputs: Noisy) -> Iterator[tuple[
         if any(items[i].known is None for i in touched):
             batch, rows = filler.fill([(i, *span(items, ends, i, first, last)) for i in touched], items)
             votes, bad = voter.vote(batch, items[touched[0]].ask.sigma)
-            cells = rows.to(votes.device) * voter.classes + votes
+            cells = (rows.to(votes.device)[:, None] * voter.classes + shifts + votes).flatten()
             counts.scatter_add_(0, cells, torch.ones_like(cells))
             invalid |= bad
         done += sum(ends[i] <= last for i in touched)
@@ -139,7 +177,7 @@ def tally(voter: Voter, items: Sequence[Item], inputs: Noisy) -> Iterator[tuple[
             refuse_invalid(invalid, voter.classes)
             table = counts.view(-1, voter.classes)[told:done].tolist()  # the one copy to the host
             for item, row in zip(items[told:done], table, strict=True):
-                yield item.position, whole(item, row)
+                yield item.position, whole(item, row, voter.parts)
             told, waiting = done, 0
 
 
@@ -150,13 +188,15 @@ def filler_for(voter: Voter, items: Sequence[Item], inputs: Noisy, size: int) ->
     return DeviceFiller(inputs, items, size, voter.device)
 
 
-def whole(item: Item, counted: Sequence[int]) -> Counts:
+def whole(item: Item, counted: Sequence[int], parts: Sequence[int]) -> tuple[Counts, ...]:
     """The item's counts, seen to be complete: a vote lost on the way must never make a bound look better."""
-    counts = item.known or tuple(counted)
-    if sum(counts) != item.ask.n:
-        raise RunError(
-            f"{item.ask.n} votes were asked for and {sum(counts)} counted; this is a bug, please report it"
-        )
+    ends = list(accumulate(parts))
+    counts = item.known or tuple(tuple(counted[end - k : end]) for end, k in zip(ends, parts, strict=True))
+    for votes in counts:
+        if sum(votes) != item.ask.n:
+            raise RunError(
+                f"{item.ask.n} votes were asked for and {sum(votes)} counted; this is a bug, please report it"
+            )
     return counts
 
 
@@ -221,7 +261,7 @@ class Filler:
     def _pieces(self, item: Item, row: int, start: int, stop: int) -> Iterator[Piece]:
         seed, input_id = self.inputs.seed, self.inputs.ids[item.position]
         for index, low, high in in_blocks(start, stop):
-            yield Piece(row, row + high - low, Address(seed, input_id, item.ask.stage, index), low)
+            yield Piece(row, row + high - low, Address(seed, input_id, item.stage, index), low)
             row += high - low
 
     def _draw(self, pieces: Sequence[Piece]) -> None:

@@ -17,13 +17,15 @@ from torch import Tensor, nn
 
 from sigmax.errors import RequestError
 from sigmax.files import replacing
+from sigmax.models.denoised import Denoised
 
-Mode = Literal["off", "default", "graphs", "tuned"]
+Mode = Literal["off", "default", "graphs", "tuned", "denoiser"]
 Forward = Callable[..., Tensor]
 TORCH_MODES: dict[str, str] = {  # what torch.compile calls them
     "default": "default",
     "graphs": "reduce-overhead",
     "tuned": "max-autotune-no-cudagraphs",
+    "denoiser": "default",  # of the denoiser alone: a transformer behind it may run faster as it is
 }
 AUTO = "auto"
 ENOUGH = 0.3  # seconds a measurement lasts at least
@@ -53,18 +55,29 @@ def compiled(model: Forward, mode: str) -> Forward:
     """The model as the mode runs it."""
     if mode == "off":
         return model
+    if mode == "denoiser":
+        if not isinstance(model, Denoised):
+            raise RequestError("compile='denoiser' is for a Denoised model; this one has no denoiser")
+        return model.behind(torch.compile(model.denoiser, dynamic=False)).eval()
     made: Forward = torch.compile(model, mode=TORCH_MODES[mode], dynamic=False)
     return made
 
 
+def modes_for(model: Forward, device: torch.device) -> list[str]:
+    """What is worth trying: on a CPU little is."""
+    if device.type != "cuda":
+        return ["default"]
+    return [mode for mode in TORCH_MODES if mode != "denoiser" or isinstance(model, Denoised)]
+
+
 def fastest(
-    call: Callable[[Forward, Tensor], Tensor], model: Forward, one: Tensor, *, batches: Sequence[int], most: int
+    call: Callable[[Forward, Tensor], Tensor], model: Forward, one: Tensor, *, batches: Sequence[int]
 ) -> tuple[Way, list[Way]]:
     """The best way to run the model on batches of inputs like `one` (on its device), and all that were measured.
 
     `call(forward, batch)` runs a batch as votes are cast. `batches`: sizes to try, rising; of these the smallest
-    that gives nearly all there is to gain is taken, and then every mode at that size. `most` ends the list of modes
-    (a CPU knows only the first). A way that fails or does not fit into memory is passed over.
+    that gives nearly all there is to gain is taken. Every mode is tried at the largest, which compiled networks can
+    fill, or where that does not fit at the one taken. A way that fails is passed over.
     """
     tried: list[Way] = []
     for size in batches:
@@ -74,9 +87,13 @@ def fastest(
     best = tried[0]
     for way in tried[1:]:
         best = way if way.votes_per_s > WORTH * best.votes_per_s else best
-    for mode in list(TORCH_MODES)[:most]:
-        speed = _speed(call, compiled(model, mode), one, best.batch)
-        tried.append(Way(mode, best.batch, speed))  # type: ignore[arg-type]  # a key of the modes is one
+    for mode in modes_for(model, one.device):
+        size = max(batches)
+        speed = _speed(call, compiled(model, mode), one, size)
+        if not speed and size > best.batch:
+            size = best.batch
+            speed = _speed(call, compiled(model, mode), one, size)
+        tried.append(Way(mode, size, speed))  # type: ignore[arg-type]  # a key of the modes is one
     fit = max(tried, key=lambda way: way.votes_per_s)
     return (fit if fit.votes_per_s > WORTH * best.votes_per_s else best), tried
 

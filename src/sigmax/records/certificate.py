@@ -1,8 +1,9 @@
 """What a certification or a prediction says, with the counts that prove it."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 
 from sigmax.bounds import Spent
 from sigmax.errors import RequestError
@@ -21,6 +22,10 @@ class Outcome(Enum):
     SELECTION_MISSED = (
         "the class picked by the selection draws did not win the estimation draws; "
         "raise n0, or accept that the input lies near a boundary"
+    )
+    GIVEN_UP = (
+        "sampling stopped early because all n draws would hardly have shown what was asked; "
+        "ask for smaller radii (targets), draw more samples (larger n), or use sampling='fixed'"
     )
     ROUTER_UNDECIDED = (
         "the router did not show which expert is in charge, which the rule 'min' needs; "
@@ -110,7 +115,8 @@ class Certificate:
 
     Radius in the l2 norm of the input's own units (pixels in [0, 1]). `predicted` is None and the radius 0.0
     when the procedure abstained; `outcome` then says why and what to do. `ledger` says what part of alpha was
-    granted to what, also where it was not needed in the end; it sums to at most alpha.
+    granted to what, also where it was not needed in the end; it sums to at most alpha. `asked` is what was asked:
+    n0, n and the sampling with its schedule of looks, from which every level follows (a run's plan holds it once).
     """
 
     predicted: int | None
@@ -119,6 +125,7 @@ class Certificate:
     alpha: float
     stages: tuple[Stage, ...]
     ledger: tuple[Spent, ...] = ()
+    asked: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     @property
     def draws(self) -> int:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from sigmax.certify.dual_parts import ROUTER
-from sigmax.certify.procedure import Answer, Local, Look, Procedure, Question, Seen, recorded_answer
+from sigmax.certify.procedure import Answer, Ask, Local, Look, Procedure, Question, Seen, Together, recorded_answer
 from sigmax.certify.rebuild import rebuild
 from sigmax.certify.sampling import remade
 from sigmax.errors import RequestError
@@ -81,6 +81,7 @@ def _replayed(procedure: Procedure[Certificate], stages: Sequence[Stage]) -> Cer
     try:
         question = next(procedure)
         while True:
+            assert not isinstance(question, Together)  # a rule made from a file shares no networks
             asked = _part(question.stage) in parts
             question = procedure.send(recorded_answer(question, recorded) if asked else _tie(question))
     except StopIteration as end:
@@ -98,5 +99,6 @@ def _tie(question: Question) -> Answer:
         return Seen(0, 0.0, 0.0)
     if isinstance(question, Local):
         return 1.0
+    assert isinstance(question, Ask)
     fewest, more = divmod(question.n, question.classes)
     return tuple(fewest + (c < more) for c in range(question.classes))

@@ -18,6 +18,7 @@ from sigmax import __version__, models
 from sigmax.certify.dual import Dual
 from sigmax.certify.dual_parts import ROUTER, expert_name
 from sigmax.certify.dual_rule import DualRule
+from sigmax.certify.fields import SigmaField
 from sigmax.certify.lipschitz import Lipschitz
 from sigmax.certify.lipschitz_rule import LipschitzRule
 from sigmax.certify.memorized import Memorized
@@ -34,18 +35,25 @@ from sigmax.certify.smoothed import Smoothed
 from sigmax.certify.smoothed_rule import SmoothedRule
 from sigmax.errors import RequestError, RunError
 from sigmax.files import replacing
+from sigmax.models.halves import Store, check_store
 from sigmax.models.optional import fetched
+from sigmax.system import zoo
 from sigmax.system.field_files import check_fields, load_field, save_fields
 from sigmax.system.networks import Known, Networks, entries, files_of, fingerprint_of, parts_of
+from sigmax.system.rounded import Rounded
 from sigmax.system.toml import dumps
 
 FORMAT = 1
 HEAD = "system.toml"
+ON_CPU: Mapping[str, Any] = {"device": "cpu", "dtype": None, "batch": None, "compile": False}
 
 
-def save(scheme: Scheme, folder: str | Path) -> Path:
-    """Write the scheme and its networks to `folder`; the head comes last, so a half-written folder is no system."""
-    folder = Path(folder)
+def save(scheme: Scheme, folder: str | Path, *, store: Store = "fp32") -> Path:
+    """Write the scheme and its networks to `folder`; the head comes last, so a half-written folder is no system.
+
+    `store="bf16"`: half the room; what is written, and its fingerprint, is the system with its weights so rounded.
+    """
+    folder, scheme = Path(folder), as_stored(scheme, store)
     networks = entries(scheme)
     check_fields(scheme)
     _refuse_other(folder, scheme)
@@ -55,13 +63,19 @@ def save(scheme: Scheme, folder: str | Path) -> Path:
         for name, file in files_of(scheme).items():
             model = parts[name]
             assert isinstance(model, nn.Module)
-            models.save(folder / file, model)
+            models.save(folder / file, model, store=store)
         save_fields(scheme, folder)
         with replacing(folder / HEAD) as draft:
             draft.write_text(dumps(_head(scheme, networks)))
     except OSError as error:
         raise RunError(f"cannot write the system to {folder} ({error.strerror}); choose another folder") from error
     return folder
+
+
+def as_stored(scheme: Scheme, store: Store) -> Scheme:
+    """What a system is once it is kept like this: itself, or a copy on the CPU with its weights rounded."""
+    check_store(store)
+    return scheme if store == "fp32" else _scheme(scheme.rule, "", Rounded(scheme), ON_CPU)
 
 
 def load(
@@ -72,7 +86,7 @@ def load(
     batch: int | None = None,
     compile: bool | str = False,  # noqa: A002 (the name users know from torch)
 ) -> Scheme:
-    """Reads a folder written by `.save` or `sigmax build`, or "hub:owner/name"; files changed since are refused.
+    """Reads a folder that `.save` or `sigmax build` wrote, "zoo:name" or "hub:owner/name"; refuses changed files.
 
     device, dtype, batch, compile: as of `Smoothed`.
     """
@@ -99,7 +113,7 @@ def _load(source: str | Path, how: Mapping[str, Any], known: Known) -> Scheme:
     return scheme
 
 
-def _scheme(rule: Rule, prefix: str, networks: Networks, how: Mapping[str, Any]) -> Scheme:
+def _scheme(rule: Rule, prefix: str, networks: Networks | Rounded, how: Mapping[str, Any]) -> Scheme:
     """The scheme of a rule, with the networks that stand under `prefix` in the head."""
     if isinstance(rule, DualRule):
         router = _scheme(rule.router, f"{prefix}{ROUTER}/", networks, how)
@@ -111,7 +125,7 @@ def _scheme(rule: Rule, prefix: str, networks: Networks, how: Mapping[str, Any])
         return Multiscale([networks.get(place, rule.classes) for place in places], **_told(rule), **how)
     model = networks.get(f"{prefix}base", rule.classes)
     if isinstance(rule, SemiElasticRule):
-        field = load_field(networks.folder, f"{prefix}field", rule.field)
+        field = _field(networks, f"{prefix}field", rule.field)
         return SemiElastic(model, field=field, classes=rule.classes, **how)
     if isinstance(rule, MemorizedRule):
         return Memorized(model, **_told(rule), **how)
@@ -119,6 +133,11 @@ def _scheme(rule: Rule, prefix: str, networks: Networks, how: Mapping[str, Any])
         return Lipschitz(model, rule.constant, classes=rule.classes, device=how["device"])
     assert isinstance(rule, SmoothedRule)
     return Smoothed(model, sigma=rule.sigma, classes=rule.classes, bound=rule.bound, **how)
+
+
+def _field(networks: Networks | Rounded, place: str, told: Mapping[str, Any]) -> SigmaField:
+    """The field of this place: from its file, or where networks are only rounded the very same."""
+    return networks.fields[place] if isinstance(networks, Rounded) else load_field(networks.folder, place, told)
 
 
 def _told(rule: Rule) -> dict[str, Any]:
@@ -160,8 +179,8 @@ def _refuse_other(folder: Path, scheme: Scheme) -> None:
 
 
 def _folder(source: str | Path) -> Path:
-    if str(source).startswith("zoo:"):
-        raise RequestError(f"this version cannot load {source!r}; give a folder written by sigmax build")
+    if str(source).startswith(zoo.PREFIX):
+        return zoo.folder_of(str(source).removeprefix(zoo.PREFIX))
     if str(source).startswith("hub:"):
         name = str(source).removeprefix("hub:")
         return _folder(fetched(name, (HEAD, "*.safetensors"), expected="a system folder"))

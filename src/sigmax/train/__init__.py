@@ -25,6 +25,7 @@ from sigmax.train.pipeline_config import PipelineConfig
 from sigmax.train.progress import EpochReport
 from sigmax.train.router import train_router
 from sigmax.train.router_loss import Router
+from sigmax.train.router_objective import Certified, Weighted
 from sigmax.train.router_presets import PRESETS, router_preset
 from sigmax.train.settings import Settings
 
@@ -33,6 +34,7 @@ __all__ = [
     "FINE_TUNING",
     "PRESETS",
     "Batch",
+    "Certified",
     "Choice",
     "Denoising",
     "EpochReport",
@@ -50,6 +52,7 @@ __all__ = [
     "Router",
     "Score",
     "Settings",
+    "Weighted",
     "add_noise",
     "choose_sigmas",
     "fine_tune",

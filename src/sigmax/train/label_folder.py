@@ -79,6 +79,7 @@ def _run(path: Path, expected: Mapping[str, Any]) -> Run | None:
         return None
     run = read(path)
     there = {name: getattr(run.plan, name) for name in expected if name != "sample"}
+    there["sampling"] = dict(run.plan.sampling)
     there["sample"] = run.plan.data.get("fingerprint")
     refuse_other_plan(there, expected, f"{path} is not the run that {HEAD} beside it asks for")
     return run
@@ -88,6 +89,7 @@ def _expected(head: Head, name: str) -> dict[str, Any]:
     """What the plan of an expert's run must say."""
     expert = head["experts"][name]
     return {
+        "sampling": head.get("sampling", {"kind": "fixed"}),
         "system": expert["fingerprint"],
         "arithmetic": expert["arithmetic"],
         "sample": head["data"]["sample"],

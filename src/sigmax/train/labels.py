@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sigmax.certify.sampling import Kind, Sampling
+from sigmax.certify.sampling import asked as asked_of
 from sigmax.certify.scheme import Scheme
 from sigmax.data import Dataset
 from sigmax.errors import RequestError
@@ -140,6 +142,9 @@ def make_labels(
     fraction: float = 1.0,
     sample_seed: int = 0,
     seed: int = 0,
+    sampling: Kind | Sampling = "fixed",
+    targets: Sequence[float] | float | None = None,
+    tolerance: float | None = None,
     watch: Watch | None = None,
 ) -> Labels:
     """Certify a `fraction` of the data with every expert, each into its run file in `folder`.
@@ -148,13 +153,20 @@ def make_labels(
     or interrupted goes on when the same is asked again, and ends with the labels of one left alone; finished
     labels are returned at once, and a folder of another request is never touched.
     The inputs depend on their number, `fraction` and `sample_seed` alone; a larger fraction holds the smaller.
-    `watch(done, total)` counts inputs over all experts together.
+    `sampling`, `targets`, `tolerance`: as for `certify`; with targets a label is the largest of them that holds, or
+    a little more. `watch(done, total)` counts inputs over all experts together.
     """
-    folder = Path(folder)
-    experts = _checked(experts, dataset, n0=n0, n=n, alpha=alpha)
+    folder, question = Path(folder), asked_of(sampling, targets, tolerance)
+    experts = _checked(experts, dataset, n0=n0, n=n, alpha=alpha, sampling=question)
     indices = sample(len(dataset), fraction, sample_seed)
     part = dataset if len(indices) == len(dataset) else dataset.take(indices)
-    asked = {"fraction": float(fraction), "sample_seed": int(sample_seed), "seed": check_word("seed", seed)}
+    asked: dict[str, Any] = {
+        "fraction": float(fraction),
+        "sample_seed": int(sample_seed),
+        "seed": check_word("seed", seed),
+    }
+    if question.kind != "fixed":  # labels made before there was a choice do not name it
+        asked["sampling"] = dict(question.describe())
     head = _head(experts, dataset, part, {**asked, "n0": int(n0), "n": int(n), "alpha": float(alpha)})
     claim(folder, head)
     runs = recorded(folder, head)
@@ -162,7 +174,8 @@ def make_labels(
         found = runs[i]
         if found is None or not found.finished:
             out, shifted = folder / f"{name}.jsonl", _shifted(watch, i * len(part), len(experts))
-            runs[i] = certify_run(expert, part, out, n0=n0, n=n, alpha=alpha, seed=seed, watch=shifted)
+            how: dict[str, Any] = {"n0": n0, "n": n, "alpha": alpha, "seed": seed, "sampling": question}
+            runs[i] = certify_run(expert, part, out, **how, watch=shifted)
     return _assemble(folder, head, runs)
 
 
@@ -173,7 +186,9 @@ def read_labels(folder: str | Path) -> Labels:
     return _assemble(folder, head, recorded(folder, head))
 
 
-def _checked(experts: Sequence[Scheme], dataset: Dataset, *, n0: int, n: int, alpha: float) -> tuple[Scheme, ...]:
+def _checked(
+    experts: Sequence[Scheme], dataset: Dataset, *, n0: int, n: int, alpha: float, sampling: Sampling
+) -> tuple[Scheme, ...]:
     """The experts, after every check of each of them that needs no long work."""
     if not isinstance(dataset, Dataset):
         raise RequestError(
@@ -201,7 +216,7 @@ def _checked(experts: Sequence[Scheme], dataset: Dataset, *, n0: int, n: int, al
         )
     first = dataset.pixels([0])
     for expert in experts:
-        expert.rule.check_certify(n0=n0, n=n, alpha=alpha)
+        expert.check_question(n0=n0, n=n, alpha=alpha, sampling=sampling)
         expert.check(first)
     return tuple(experts)
 

@@ -5,54 +5,33 @@ on, and one whose request has changed since is refused by the file itself, befor
 """
 
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
+from typing import Any
 
-from sigmax import data, models
 from sigmax.certify.dual import Dual
 from sigmax.certify.dual_rule import Combination
 from sigmax.certify.scheme import Scheme
-from sigmax.certify.smoothed import Smoothed
 from sigmax.data import Dataset
 from sigmax.records.run import Run, read
-from sigmax.system.folder import HEAD, load, load_together
+from sigmax.system.folder import load
 from sigmax.system.job import certify_run
-from sigmax.train.classifier import train_classifier
 from sigmax.train.config_table import inside
-from sigmax.train.finetune import Mixed, fine_tune
-from sigmax.train.gaussian import Gaussian
-from sigmax.train.labels import make_labels, read_labels
-from sigmax.train.method import Method
+from sigmax.train.finetune import fine_tune
 from sigmax.train.pipeline_check import check_data, check_devices, check_networks, check_systems, warn_of_noise
 from sigmax.train.pipeline_claim import claim, refuse_other
 from sigmax.train.pipeline_config import PipelineConfig
-from sigmax.train.pipeline_files import certified, fine_tuned, labelled, saved, training_of
-from sigmax.train.router import train_router
+from sigmax.train.pipeline_data import PipelineData
+from sigmax.train.pipeline_experts import Experts
+from sigmax.train.pipeline_files import certified, fine_tuned, saved, training_of
+from sigmax.train.pipeline_phase import Advance, OnWarning, Phase, Progress
+from sigmax.train.pipeline_routers import Routers
+from sigmax.train.pipeline_tree import Node
 
-Advance = Callable[[int, int], None]  # (done, total)
-Progress = Callable[[str], AbstractContextManager[Advance]]  # a bar for each phase
-OnWarning = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Phase:
-    """One piece of work: its name, what it leaves, how to do it or go on with it, and whether it is done."""
-
-    name: str
-    leaves: tuple[Path, ...]
-    work: Callable[[Advance], object]
-    finished: Callable[[], bool]
-
-    @property
-    def state(self) -> str:
-        """`done`, `begun` or `to do`, from the files alone; `work` finds out whether they are what is asked for."""
-        if self.finished():
-            return "done"
-        traces = [Path(f"{path}{end}") for path in self.leaves for end in ("", ".partial", ".training")]
-        return "begun" if any(trace.exists() for trace in traces) else "to do"
+__all__ = ["Phase", "Pipeline"]
 
 
 @dataclass(frozen=True)
@@ -62,20 +41,24 @@ class Pipeline:
     config: PipelineConfig
     on_warning: OnWarning | None = None
 
-    def check(self) -> None:
-        """Raise for all that can be known to be wrong before any work. Nothing is written."""
-        config = self.config
+    def check(self, *, devices: bool = True) -> None:
+        """Raise for all that can be known to be wrong before any work. Nothing is written.
+
+        `devices=False`: devices that are not on this machine are warned of, not refused.
+        """
+        config, warn = self.config, self.on_warning or (lambda _: None)
         with inside(str(config.file)) if config.file else nullcontext():
             refuse_other(config)
-            check_devices(config)
-            check_data(config, self.train, self.test)
-            check_networks(config, self.train)
-            largest = max(config.experts.sigmas, default=0.0)
+            check_devices(config, None if devices else warn)
+            data = self._data
+            check_data(config, data)
+            check_networks(config, data.train)
+            noises = list(config.experts.sigmas)
             if config.experts.systems:
-                given = self.experts(tuned=0)
-                check_systems(config, given, self.train)
-                largest = max(expert.rule.largest_noise for expert in given)
-        warn_of_noise(config, largest, self.on_warning or (lambda _: None))
+                given = self._experts.load({"device": "cpu"})
+                check_systems(config, given, data.train)
+                noises = [expert.rule.largest_noise for expert in given]
+        warn_of_noise(config, noises, warn)
 
     def run(self, progress: Progress) -> list[Run]:
         """Do what is left, and return the runs: those of the experts, then those of the dual systems.
@@ -94,83 +77,47 @@ class Pipeline:
 
     def phases(self) -> list[Phase]:
         """All phases, done or not."""
-        return [*self._expert_trainings(), *self._steps(), *self._certifications()]
+        return [*self._experts.phases(), *self._steps(), *self._certifications()]
 
-    @cached_property
+    @property
     def train(self) -> Dataset:
         """The images to train on and to label."""
-        return self._load(self.config.data.train)
+        return self._data.train
 
-    @cached_property
+    @property
     def test(self) -> Dataset:
         """The images to certify."""
-        return self._load(self.config.data.test)
-
-    def _load(self, split: str) -> Dataset:
-        return data.load(self.config.data.source, split, size=self.config.data.image_size)
-
-    # The experts as they are at first: trained here, or given as systems.
+        return self._data.test
 
     @cached_property
+    def _data(self) -> PipelineData:
+        return PipelineData(self.config)
+
+    @cached_property
+    def _experts(self) -> Experts:
+        return Experts(self.config, self._data)
+
+    @cached_property
+    def _routers(self) -> Routers:
+        return Routers(self.config, self._data, self._load_experts, self.on_warning)
+
+    @property
     def names(self) -> list[str]:
         """What the experts are called in files and tables."""
-        experts = self.config.experts
-        if experts.systems:
-            return [f"expert-{j}" for j in range(len(experts.systems))]
-        return [f"sigma-{sigma!r}" for sigma in experts.sigmas]  # every digit: no two may share a file
-
-    def _folders(self) -> list[Path]:
-        if self.config.experts.systems:
-            return [Path(system) for system in self.config.experts.systems]
-        return [self.config.out / "experts" / name for name in self.names]
-
-    def _expert_trainings(self) -> Iterator[Phase]:
-        experts, nets = self.config.experts, self.config.out / "nets"
-        if experts.systems:
-            return
-        if experts.one_network:
-            systems = dict(zip(self._folders(), experts.sigmas, strict=True))
-            yield self._training("experts", nets / "experts.safetensors", systems)
-            return
-        for name, sigma, folder in zip(self.names, experts.sigmas, self._folders(), strict=True):
-            yield self._training(name, nets / f"{name}.safetensors", {folder: sigma})
-
-    def _training(self, name: str, network: Path, systems: dict[Path, float]) -> Phase:
-        """One network, smoothed with each of the sigmas."""
-        files = [network, *(folder / HEAD for folder in systems)]
-        work = partial(self._train_expert, network, systems)
-        return Phase(f"train {name}", (network, *systems), work, lambda: all(file.is_file() for file in files))
-
-    def _train_expert(self, network: Path, systems: dict[Path, float], watch: Advance) -> None:
-        experts, sigmas = self.config.experts, tuple(systems.values())
-        method: Callable[[float], Method] = Gaussian if len(sigmas) == 1 else (lambda _: Mixed(sigmas))
-        train_classifier(
-            self.train,
-            architecture=experts.model,
-            options=experts.options,
-            normalisation=experts.normalise,
-            sigma=max(sigmas),
-            settings=experts.training,
-            out=network,
-            method=method,
-            on_step=watch,
-        )
-        model, description = models.load(network)
-        for folder, sigma in systems.items():
-            saved(Smoothed(model, sigma=sigma, classes=description.classes), folder)
+        return self._experts.names
 
     def experts(self, tuned: int) -> list[Scheme]:
-        """The experts after that many fine-tunings."""
-        if tuned:
-            system = load(self._tuned(tuned), device=self.config.device)
-            assert isinstance(system, Dual)
-            return list(system.experts)
-        return load_together(self._folders(), device=self.config.device)
+        """The experts after that many fine-tunings, to be certified."""
+        return self._load_experts(tuned, self.config.certify.how(self.config.device))
+
+    def _load_experts(self, tuned: int, how: Mapping[str, Any], fold: int = -1) -> list[Scheme]:
+        if not tuned:
+            return self._experts.load(how, fold)
+        system = load(self._tuned(tuned), **how)
+        assert isinstance(system, Dual)
+        return list(system.experts)
 
     # Router, fine-tuning, router ...
-
-    def _router(self, count: int) -> Path:
-        return self.config.out / "nets" / f"router-{count}.safetensors"
 
     def _tuned(self, count: int) -> Path:
         return self.config.out / f"tuned-{count}"
@@ -180,56 +127,21 @@ class Pipeline:
         for step in self.config.steps:
             if step == "router":
                 routers += 1
-                labels, router = self.config.out / f"labels-{routers}", self._router(routers)
-                label = partial(self._label, labels, tuned)
-                yield Phase(f"make {labels.name}", (labels,), label, partial(labelled, labels))
-                train = partial(self._train_router, router, labels, tuned)
-                yield Phase(f"train {router.stem}", (router,), train, router.is_file)
+                yield from self._routers.phases(routers, tuned)
             else:
                 tuned += 1
                 system = self._tuned(tuned)
                 work = partial(self._fine_tune, system, routers, tuned - 1)
                 yield Phase(f"fine-tune {system.name}", (system,), work, partial(fine_tuned, system))
 
-    def _label(self, folder: Path, tuned: int, watch: Advance) -> None:
-        how = self.config.labels
-        make_labels(
-            self.experts(tuned),
-            self.train,
-            folder,
-            n=how.n,
-            n0=how.n0,
-            alpha=how.alpha,
-            fraction=how.fraction,
-            sample_seed=how.sample_seed,
-            seed=how.seed,
-            watch=watch,
-        )
-
-    def _train_router(self, out: Path, folder: Path, tuned: int, watch: Advance) -> None:
-        how, labels = self.config.router, read_labels(folder)
-        labels.check(self.experts(tuned))
-        train_router(
-            self.train,
-            labels,
-            architecture=how.model,
-            options=how.options,
-            normalisation=how.normalise,
-            sigma=how.sigma,
-            settings=how.training,
-            held_out=how.held_out,
-            out=out,
-            on_step=watch,
-            on_warning=self.on_warning,
-            **how.loss,
-        )
-
     def _fine_tune(self, out: Path, routers: int, tuned: int, watch: Advance) -> None:
         how = self.config.finetune
-        dual = self.dual("consensus", routers=routers, tuned=tuned)
+        with_labels = self.config.labels.how(self.config.device)
+        dual = self._dual(self.config.tree, "consensus", routers=routers, tuned=tuned, how=with_labels)
+        assert isinstance(dual, Dual)
         system = fine_tune(
             dual,
-            self.train,
+            self._data.taught,
             training_of(out),
             settings=how.training,
             n=how.votes,
@@ -237,23 +149,24 @@ class Pipeline:
             on_step=watch,
             on_warning=None if fine_tuned(out) else self.on_warning,  # said when it was done
         )
-        saved(system, out)
+        saved(system, out, self.config.store)
 
-    def dual(self, rule: Combination, *, routers: int, tuned: int) -> Dual:
-        """The system of the router trained last and the experts as they are then."""
-        model, description = models.load(self._router(routers))
-        router = Smoothed(
-            model, sigma=self.config.router.sigma, classes=description.classes, device=self.config.device
-        )
-        return Dual(router, self.experts(tuned), rule=rule)
+    def _dual(self, node: Node, rule: Combination, *, routers: int, tuned: int, how: Mapping[str, Any]) -> Scheme:
+        """The router trained last, or one below it, and the experts as they are then."""
+        experts = self._load_experts(tuned, how)
+        return self._routers.system(node, rule, count=routers, experts=experts, how=how)
 
     # What came of it. Names tell the rounds apart, so that steps can be added later.
 
     def systems(self) -> dict[Path, Combination]:
         """The folders of the dual systems that are certified in the end, with their rules."""
+        return {self._folder(self.config.tree, rule): rule for rule in self.config.certify.rules}
+
+    def _folder(self, node: Node, rule: Combination) -> Path:
         routers, tuned = self.config.steps.count("router"), self.config.steps.count("finetune")
         rounds = (f"-router-{routers}" if routers > 1 else "") + (f"-tuned-{tuned}" if tuned else "")
-        return {self.config.out / "systems" / f"dual-{rule}{rounds}": rule for rule in self.config.certify.rules}
+        kind = "dual" if node.inner is None else f"inner-{node.inner}"
+        return self.config.out / "systems" / f"{kind}-{rule}{rounds}"
 
     def _certifications(self) -> Iterator[Phase]:
         tuned = self.config.steps.count("finetune")
@@ -261,21 +174,29 @@ class Pipeline:
             for j, name in enumerate(self.names):
                 run = f"{name}-tuned-{tuned}" if tuned else name
                 yield self._certification(run, partial(self._expert, j, tuned))
-        for folder, rule in self.systems().items():
-            yield self._certification(folder.name, partial(self._final, folder, rule))
+        for node in self.config.tree.routers():
+            if node.inner is not None and not self.config.certify.experts:
+                continue
+            for rule in self.config.certify.rules:
+                folder = self._folder(node, rule)
+                yield self._certification(folder.name, partial(self._final, node, folder, rule))
 
     def _expert(self, j: int, tuned: int) -> Scheme:
         return self.experts(tuned)[j]
 
-    def _final(self, folder: Path, rule: Combination) -> Scheme:
+    def _final(self, node: Node, folder: Path, rule: Combination) -> Scheme:
         routers, tuned = self.config.steps.count("router"), self.config.steps.count("finetune")
-        return saved(self.dual(rule, routers=routers, tuned=tuned), folder)
+        how = self.config.certify.how(self.config.device)
+        system = self._dual(node, rule, routers=routers, tuned=tuned, how=how)
+        saved(system, folder, self.config.store)
+        return system
 
     def _certification(self, name: str, system: Callable[[], Scheme]) -> Phase:
-        how = self.config.certify
+        how, on = self.config.certify, self.config.data.test
         usual = {"start": 0, "skip": 1, "max": None}
         told = "".join(f"-{key}{getattr(how, key)}" for key, value in usual.items() if getattr(how, key) != value)
-        out = self.config.out / "runs" / f"{name}{told}.jsonl"
+        where = "" if on == "test" else f"-on-{on}"
+        out = self.config.out / "runs" / f"{name}{where}{told}.jsonl"
 
         def work(watch: Advance) -> None:
             certify_run(
@@ -289,6 +210,7 @@ class Pipeline:
                 start=how.start,
                 skip=how.skip,
                 maximum=how.max,
+                sampling=how.question,
                 watch=watch,
             )
 

@@ -13,18 +13,37 @@ from sigmax.models import Description
 from sigmax.train.config_table import inside
 from sigmax.train.finetune import shared_networks
 from sigmax.train.pipeline_config import ExpertsConfig, PipelineConfig, RouterConfig
+from sigmax.train.pipeline_data import PipelineData
+from sigmax.train.pipeline_tree import Node
 from sigmax.train.settings import Settings
 
 
-def check_devices(config: PipelineConfig) -> None:
-    """Raise unless every device named can be used."""
-    trained_on = {part.training.device for part in (config.experts, config.router, config.finetune)}
-    for device in sorted({config.device} | trained_on):
-        Settings(device=device).torch_device()
+def check_devices(config: PipelineConfig, on_warning: Callable[[str], None] | None = None) -> None:
+    """Raise unless every device named can be used; or only say so, where it is known by name."""
+    training = [part.training for part in (config.experts, config.router, config.finetune)]
+    training += [router.training for router in config.inner]
+    voted_on = {part.device for part in (config.labels, config.certify) if part.device}
+    for device in sorted({config.device, *voted_on, *(settings.device for settings in training)}):
+        try:
+            Settings(device=device).torch_device()
+        except RequestError as error:
+            if on_warning is None or not _is_known(device):
+                raise
+            on_warning(str(error))
 
 
-def check_data(config: PipelineConfig, train: Dataset, test: Dataset) -> None:
-    """Raise unless what is learned from `train` can be certified on `test`."""
+def _is_known(device: str) -> bool:
+    try:
+        torch.device(device)
+    except RuntimeError:
+        return False
+    return True
+
+
+def check_data(config: PipelineConfig, data: PipelineData) -> None:
+    """Raise unless the images can be divided as asked, and what is learned from some be certified on others."""
+    train, test = data.train, data.test
+    data.parts(config.out)  # says where they cannot be divided
     if (train.classes, train.shape) != (test.classes, test.shape):
         raise RequestError(
             f"[data] {config.data.train!r} and {config.data.test!r} must be images of one shape and of the same "
@@ -39,7 +58,9 @@ def check_networks(config: PipelineConfig, train: Dataset) -> None:
     """Raise unless the networks to train can be built for the data."""
     if config.experts.sigmas:
         _build("[experts]", config.experts, train, classes=len(train.classes))
-    _build("[router]", config.router, train, classes=config.count)
+    for node in config.tree.routers():
+        where = "[router]" if node.inner is None else f"[inner {node.inner}]"
+        _build(where, config.router_of(node), train, classes=len(node.routes))
 
 
 def _build(where: str, told: ExpertsConfig | RouterConfig, train: Dataset, *, classes: int) -> None:
@@ -70,14 +91,22 @@ def check_systems(config: PipelineConfig, experts: Sequence[Scheme], train: Data
             shared_networks(experts)
 
 
-def warn_of_noise(config: PipelineConfig, largest: float, on_warning: Callable[[str], None]) -> None:
-    """Say it when the router's noise is too small for the experts', or a noise drowns every image."""
-    for where, sigma in (*(("experts.sigmas", s) for s in config.experts.sigmas), ("router", config.router.sigma)):
+def warn_of_noise(config: PipelineConfig, noises: Sequence[float], on_warning: Callable[[str], None]) -> None:
+    """Say it when a router's noise is too small for its experts', or a noise drowns every image."""
+    routers = {_named(node): (config.router_of(node).sigma, node) for node in config.tree.routers()}
+    told = [*(("experts.sigmas", s) for s in config.experts.sigmas), *((n, s) for n, (s, _) in routers.items())]
+    for where, sigma in told:
         warning = too_much_noise(sigma)
         if warning:
             on_warning(f"{where}: {warning}")
-    if config.router.sigma < largest:
-        on_warning(
-            f"router.sigma {config.router.sigma:g} is below the largest noise of the experts, {largest:g}: routes "
-            f"cannot be certified as far as that expert certifies; use {largest:g} or more"
-        )
+    for where, (sigma, node) in routers.items():
+        largest = max(noises[place] for place in node.experts)
+        if sigma < largest:
+            on_warning(
+                f"{where}.sigma {sigma:g} is below the largest noise of the experts, {largest:g}: routes cannot be "
+                f"certified as far as that expert certifies; use {largest:g} or more"
+            )
+
+
+def _named(node: Node) -> str:
+    return "router" if node.inner is None else f"inner {node.inner}"

@@ -9,22 +9,26 @@ from typing import Any
 
 from sigmax.errors import RequestError
 from sigmax.files import written_whole
-from sigmax.train.partial import refuse_other_plan
+from sigmax.train.partial import plan_of, refuse_other_plan
 from sigmax.train.pipeline_config import PipelineConfig
+from sigmax.train.pipeline_tables import GAUSSIAN, ExpertsConfig, RouterConfig, VotingConfig
 
 NAME = "pipeline.json"
+NOT_CERTIFIED = ("rules", "experts", "start", "skip", "max")  # which systems and inputs, not what is proved of them
 Claim = dict[str, Any]
 
 
 def refuse_other(config: PipelineConfig) -> None:
     """Raise where the folder was begun for another pipeline, saying what differs.
 
-    What decides no file's content may change: the device, which inputs are certified and by which rules. Steps may
-    be added at the end, or left out there. Data and given systems may move: files know them by their content.
+    What decides no file's content may change: devices and batches, which inputs are certified and by which rules.
+    Steps may be added at the end, or left out there. Data and given systems may move: files know them by their
+    content.
     """
     there, asked = _read(config), _claim(config)
     if there is None:
         return
+    there.get("data", {}).pop("test", None)  # told by earlier versions
     common = min(len(there["steps"]), len(asked["steps"]))
     for claim in (there, asked):
         claim["steps"] = claim["steps"][:common]
@@ -57,27 +61,38 @@ def claim(config: PipelineConfig) -> None:
 
 def _claim(config: PipelineConfig) -> Claim:
     """All that decides what the files hold, as it will be read back."""
-    experts, router, certify = config.experts, config.router, config.certify
+    data = {name: value for name, value in plan_of(config.data).items() if name not in ("source", "test")}
+    certified = {name: value for name, value in _votes(config.certify).items() if name not in NOT_CERTIFIED}
     told = {
         "steps": config.steps,
-        "data": {"image_size": config.data.image_size, "train": config.data.train, "test": config.data.test},
-        "experts": {"systems": len(experts.systems)}
-        if experts.systems
-        else {
-            "sigmas": experts.sigmas,
-            "one_network": experts.one_network,
-            "model": experts.model,
-            "options": dict(experts.options),
-            "normalise": experts.normalise,
-            "training": experts.training.plan(),
-        },
-        "labels": vars(config.labels),
-        "router": {**vars(router), "options": dict(router.options), "training": router.training.plan()},
+        "data": data,
+        "experts": _experts(config.experts),
+        "labels": _votes(config.labels),
+        "router": _router(config.router),
+        **({"inner": [_router(router) for router in config.inner]} if config.inner else {}),
+        **({"store": config.store} if config.store != "fp32" else {}),
         "finetune": {"votes": config.finetune.votes, "training": config.finetune.training.plan()},
-        "certify": {name: getattr(certify, name) for name in ("n0", "n", "alpha", "seed")},
+        "certify": certified,
     }
     plain: Claim = json.loads(json.dumps(told))
     return plain
+
+
+def _experts(experts: ExpertsConfig) -> Claim:
+    if experts.systems:
+        return {"systems": len(experts.systems)}
+    told = {name: getattr(experts, name) for name in ("sigmas", "one_network", "model", "normalise")}
+    usual = {"method": (GAUSSIAN,), "hyper": ({},)}
+    changed = {name: getattr(experts, name) for name, value in usual.items() if getattr(experts, name) != value}
+    return {**told, **changed, "options": dict(experts.options), "training": experts.training.plan()}
+
+
+def _votes(voting: VotingConfig) -> Claim:
+    return {name: value for name, value in plan_of(voting).items() if name not in ("device", "batch")}
+
+
+def _router(router: RouterConfig) -> Claim:
+    return {**vars(router), "options": dict(router.options), "training": router.training.plan()}
 
 
 def _read(config: PipelineConfig) -> Claim | None:

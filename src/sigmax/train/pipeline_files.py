@@ -4,16 +4,17 @@ from pathlib import Path
 
 from sigmax.certify.scheme import Scheme
 from sigmax.errors import RequestError
+from sigmax.models.halves import Store
 from sigmax.records.run import read
-from sigmax.system.folder import HEAD, fingerprint, load
+from sigmax.system.folder import HEAD, as_stored, fingerprint, load
 from sigmax.train.labels import read_labels
 
 
-def saved(scheme: Scheme, folder: Path) -> Scheme:
-    """The scheme, once it is in the folder; one that is there already is not written anew."""
+def saved(scheme: Scheme, folder: Path, store: Store = "fp32") -> None:
+    """See that the scheme is in the folder; one that is there already is not written anew."""
+    scheme = as_stored(scheme, store)
     if not (folder / HEAD).is_file() or fingerprint(load(folder)) != fingerprint(scheme):
-        scheme.save(folder)
-    return scheme
+        scheme.save(folder, store=store)
 
 
 def labelled(folder: Path) -> bool:

@@ -1,7 +1,8 @@
 """Train a router: from labels, how far each expert certifies each input, to a checkpoint.
 
 A router is a classifier whose classes are the experts, to be smoothed with a noise of its own (the variance
-estimator of Dual randomized smoothing). It is trained as `router_loss` says and watched as `router_check` says.
+estimator of Dual randomized smoothing). It is trained as `router_loss` or `router_objective` says, and watched as
+`router_check` says.
 """
 
 import math
@@ -23,7 +24,8 @@ from sigmax.train.method import Examples
 from sigmax.train.network import images, told_of, told_of_denoiser, train_network
 from sigmax.train.progress import OnEpoch, OnStep
 from sigmax.train.router_check import INPUTS, OnWarning, Watcher
-from sigmax.train.router_loss import Router, RouterOptions, shares_of
+from sigmax.train.router_loss import shares_of
+from sigmax.train.router_options import LossOptions, advice, make_loss
 from sigmax.train.router_presets import SMALL
 from sigmax.train.settings import Settings
 
@@ -47,7 +49,7 @@ def train_router(
     on_epoch: OnEpoch | None = None,
     on_step: OnStep | None = None,
     on_warning: OnWarning | None = None,
-    **loss: Unpack[RouterOptions],
+    **loss: Unpack[LossOptions],
 ) -> Path:
     """Train a router of noise `sigma`, in pixels, on the labelled inputs and return the checkpoint's path, `out`.
 
@@ -58,8 +60,9 @@ def train_router(
 
     `denoiser`: takes the noise off the images before the router sees them, as `train_classifier` says.
 
-    `dataset` is the whole set that the labels were made of. `loss`: the hyper-parameters of `Router`, such as
-    `sharpness=8.0`; those of the paper come from `router_preset`.
+    `dataset` is the whole set that the labels were made of. `loss`: the objective, "paper" (as `router_loss` says),
+    "certified" or "weighted" (`router_objective`), with its hyper-parameters, such as `sharpness=8.0`; those of the
+    paper come from `router_preset`.
     """
     sigma, settings = float(sigma), settings or SMALL.settings
     if len(labels.experts) < 2:
@@ -68,7 +71,7 @@ def train_router(
     # Rounded once, here: the loss, its weights and the metrics must agree on which expert is best.
     radii = labels.radii[labels.kept].astype(np.float32)
     held, taught = split(len(kept), held_out, settings.seed)
-    method = Router(sigma=sigma, shares=shares_of(radii[taught]), scale=float(radii[taught].max()), **loss)
+    method = make_loss(sigma, radii[taught], loss)
     watched = held[:INPUTS]
     watcher = Watcher(
         pixels=images(kept.take(watched), settings.torch_device()),
@@ -136,19 +139,6 @@ def split(count: int, held_out: float, seed: int) -> tuple[Indices, Indices]:
 def route_names(sigmas: tuple[float, ...]) -> list[str]:
     """What to call the routes: by the experts' noise, or by their place where one has none."""
     return [f"expert {i}" if math.isnan(sigma) else f"sigma {sigma:g}" for i, sigma in enumerate(sigmas)]
-
-
-def advice(method: Router) -> str:
-    """What to change when a route dies, best first: soft labels of close radii say next to nothing."""
-    changes = []
-    if method.labels_kind == "soft":
-        now = method.sharpness
-        changes.append(f"sharper labels (sharpness {3 * now:g} to {6 * now:g}, now {now:g})")
-    if not method.balance:
-        changes.append("balance on")
-    if method.consistency > 0:
-        changes.append(f"less consistency (now {method.consistency:g})")
-    return f"Try {', or '.join(changes)}." if changes else "Label more inputs, or leave its expert out."
 
 
 def _warn_of_noise(sigma: float, sigmas: tuple[float, ...], on_warning: OnWarning | None) -> None:

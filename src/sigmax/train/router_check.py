@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 from torch import Tensor, nn
 
 from sigmax import bounds, radius
@@ -31,7 +32,8 @@ class Watcher:
     The mapping it returns: `matching`, the share of inputs sent to their best expert; `radius`, the mean radius
     within which the route is certified, 0 where it is not; `abstained`, the share of those; `routes`, the share of
     inputs sent to each expert; `labels`, the share that each is best for; `lost`, how much further on average the
-    best expert certifies than the one taken; and `warnings`, for every route that was just seen to die.
+    best expert certifies than the one taken; `attained`, the mean radius of the true class by the consensus rule,
+    and `possible`, that of the best expert; and `warnings`, for every route that was just seen to die.
     """
 
     pixels: Tensor  # (n, C, H, W), on the device of the model
@@ -74,8 +76,19 @@ class Watcher:
             "routes": self.history[-1],
             "labels": labels,
             "lost": float((self.radii[rows, best] - self.radii[rows, taken]).mean()),
+            "attained": float(self._consensus(counts).mean()),
+            "possible": float(self.radii.max(axis=1).mean()),
             "warnings": warnings,
         }
+
+    def _consensus(self, counts: NDArray[np.int64]) -> NDArray[np.float64]:
+        """min_j max(D_j, R_j) of each input: `radius.routed`, where an expert with R_j = 0 never agrees."""
+        rows, top = np.arange(len(counts)), counts.argmax(axis=1)
+        lead = special.ndtri(bounds.lower(counts[rows, top], DRAWS, ALPHA))
+        reach = self.sigma / 2 * np.maximum(0, lead[:, None] - special.ndtri(bounds.upper(counts, DRAWS, ALPHA)))
+        reach[rows, top] = 0.0
+        found: NDArray[np.float64] = np.maximum(reach, self.radii).min(axis=1)
+        return found
 
     def _warning(self, route: int, labels: Sequence[float]) -> str:
         return (

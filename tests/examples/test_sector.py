@@ -1,10 +1,10 @@
-"""The examples run as their headers say, here in their smallest form."""
+"""The sector study runs as its header says, here in its smallest form."""
 
 import subprocess
 import sys
 from pathlib import Path
 
-EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
 def test_the_sector_study(tmp_path):

@@ -1,0 +1,119 @@
+"""What adaptive sampling saves and costs: one system, the same images and noise, every question it can be asked.
+
+    python benchmarks/adaptive.py SYSTEM --data digits
+    python benchmarks/adaptive.py SYSTEM --data cifar10:PATH --device cuda --dtype bf16 --compile tuned
+
+For each question: draws as a share of fixed sampling's, of a dual system also the router's share of its n, seconds,
+and the most points of certified accuracy lost at any radius that was asked about.
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import sigmax as sx
+from sigmax.certify.scheme import Scheme
+from sigmax.records.certificate import Certificate
+
+RADII = tuple(0.25 * i for i in range(11))
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+def accuracy(found: list[Certificate], labels: Any, radii: tuple[float, ...] = RADII) -> list[float]:
+    """Certified accuracy in % at the radii."""
+    return [
+        100 * float(np.mean([c.predicted == y and c.radius >= r for c, y in zip(found, labels, strict=True)]))
+        for r in radii
+    ]
+
+
+def router_draws(found: list[Certificate]) -> float | None:
+    """Estimation draws of the outermost router, an input; None where there is none."""
+    drawn = [sum(s.n for s in c.stages if s.name == "router/estimation") for c in found]
+    return float(np.mean(drawn)) if any(s.name == "router/selection" for s in found[0].stages) else None
+
+
+def questions(scheme: Scheme, n: int, alpha: float) -> list[tuple[str, dict[str, Any], tuple[float, ...]]]:
+    """Name, keywords and the radii that the answer speaks of; fixed sampling comes first."""
+    furthest = scheme.rule.largest_radius(n=n, alpha=alpha)
+    asked: list[tuple[str, dict[str, Any], tuple[float, ...]]] = [
+        ("fixed", {}, RADII),
+        ("the radius", {"sampling": "adaptive"}, RADII),
+        ("eleven radii", {"sampling": "adaptive", "targets": RADII}, RADII),
+    ]
+    for r in RADII:
+        if r <= furthest:
+            asked.append((f"radius {r:g}", {"sampling": "adaptive", "targets": (r,)}, (r,)))
+    return asked
+
+
+def study(scheme: Scheme, x: Any, labels: Any, n: int, alpha: float) -> list[dict[str, Any]]:
+    """One row a question."""
+    rows: list[dict[str, Any]] = []
+    fixed: dict[float, float] = {}
+    for name, told, radii in questions(scheme, n, alpha):
+        begun = time.perf_counter()
+        found = scheme.certify(x, n0=100, n=n, alpha=alpha, **told)
+        seconds = time.perf_counter() - begun
+        shares = accuracy(found, labels, radii)
+        fixed = fixed or dict(zip(radii, shares, strict=True))
+        draws = float(np.mean([c.draws for c in found]))
+        router = router_draws(found)
+        rows.append(
+            {
+                "question": name,
+                "draws": draws,
+                "of_fixed": draws / rows[0]["draws"] if rows else 1.0,
+                "router_of_n": None if router is None else router / n,
+                "seconds": seconds,
+                "accuracy": dict(zip(map(str, radii), shares, strict=True)),
+                "most_lost": max(fixed[r] - share for r, share in zip(radii, shares, strict=True)),
+            }
+        )
+        print(_line(rows[-1]), flush=True)
+    return rows
+
+
+def _line(row: dict[str, Any]) -> str:
+    router = "" if row["router_of_n"] is None else f"{row['router_of_n']:8.1%}"
+    return (
+        f"{row['question']:14}{row['draws']:10,.0f}{row['of_fixed']:8.1%}{router}{row['seconds']:9.1f} s"
+        f"{row['most_lost']:8.2f}"
+    )
+
+
+def main() -> None:
+    """Certify and print a line a question."""
+    cli = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    cli.add_argument("system")
+    cli.add_argument("--data", required=True)
+    cli.add_argument("--skip", type=int, default=1, help="take every SKIP-th test image")
+    cli.add_argument("--n", type=int, default=10_000)
+    cli.add_argument("--alpha", type=float, default=0.001)
+    cli.add_argument("--device")
+    cli.add_argument("--dtype", default="fp32", choices=DTYPES)
+    cli.add_argument("--compile", default="off")
+    cli.add_argument("--batch", type=int)
+    cli.add_argument("--out", type=Path)
+    told = cli.parse_args()
+    how = {"device": told.device, "dtype": DTYPES[told.dtype], "compile": told.compile, "batch": told.batch}
+    scheme = sx.load(told.system, **how)
+    test = sx.data.load(told.data, "test")
+    indices = list(range(0, len(test), told.skip))
+    labels = [int(test.labels[i]) for i in indices]
+    print(f"{scheme!r}, {len(indices)} inputs, n={told.n:,}")
+    print(f"{'question':14}{'draws':>10}{'of it':>8}  (router), seconds, most points lost")
+    rows = study(scheme, test.pixels(indices), labels, told.n, told.alpha)
+    if told.out:
+        told.out.parent.mkdir(parents=True, exist_ok=True)
+        figures = {"system": repr(scheme), "inputs": len(indices), "n": told.n, "alpha": told.alpha, "rows": rows}
+        told.out.write_text(json.dumps(figures, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,224 @@
+r"""The ablations of a dual system, each a small table: what changes when one thing of its recipe does.
+
+    python benchmarks/cifar10_ablations.py recipes/cifar10_dual.toml                       # needs no more training
+    python benchmarks/cifar10_ablations.py recipes/cifar10_dual.toml --study lambda sets   # trains what differs
+    python benchmarks/cifar10_ablations.py recipes/digits_dual.toml --study lambda --radii 0,0.1,0.2,0.4
+    python benchmarks/cifar10_ablations.py recipes/cifar10_dual.toml --set data.test=train \
+        --vary 'router.fit=0.3; router.copies=8' --vary router.temperature=0.25            # routers of one's own
+
+`--set KEY=VALUE` changes the recipe for all of them, as in `sigmax pipeline run`; `--set data.test=train` measures
+on the images held out. The recipe is run first where it was not. Experts and labels that a study does not change
+are taken over from it; every file knows what it was made for, so none is taken over that does not fit.
+"""
+
+import argparse
+import re
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sigmax.cli.pipeline import warn
+from sigmax.cli.progress import progress
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from sigmax.certify.scheme import Scheme
+    from sigmax.records.run import Run
+    from sigmax.train import Pipeline
+
+RADII = "0,0.25,0.5,0.75,1,1.25,1.5,1.75,2,2.25,2.5"
+EXPERTS, LABELS = ("experts", "nets"), ("labels-1",)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """The recipe with some keys changed; `reuse`: what is taken over from the recipe's own folder."""
+
+    name: str
+    changes: tuple[str, ...]
+    reuse: tuple[str, ...] = ()
+
+
+def _sets() -> list[Variant]:
+    """The candidate sets of the paper; one router over all of them, since trees differ with the set."""
+    sets = ("0.25,0.5,1.0", "0.25,1.0", "0.5,1.0", "0.25,0.5", "0.5,0.625", "0.25,0.5,0.75,1.0")
+    one = "experts.hyper={consistency = 10.0}"
+    return [Variant(f"{{{s}}}", (f"experts.sigmas=[{s}]", one, "inner=[]")) for s in sets]
+
+
+STUDIES: dict[str, list[Variant]] = {
+    "sets": _sets(),
+    "labels": [Variant(f"n = {n}", (f"labels.n={n}",), EXPERTS) for n in (100, 1000)],
+    "data": [
+        Variant(f"{share:.0%} of the labels", (f"labels.fraction={share}",), EXPERTS) for share in (0.2, 0.6, 1.0)
+    ],
+    "lambda": [
+        Variant(f"consistency {weight:g}", (f"router.consistency={weight}",), EXPERTS + LABELS)
+        for weight in (0.0, 0.5, 2.0, 10.0)
+    ],
+    "objective": [
+        Variant(name, (f"router.objective={name}",), EXPERTS + LABELS) for name in ("certified", "weighted")
+    ],
+    "tree": [
+        Variant("inner router", (), EXPERTS + LABELS),
+        Variant("one router", ("inner=[]",), EXPERTS + LABELS),
+    ],
+    "folds": [
+        Variant("labels of strangers", ("labels.folds=2",), EXPERTS),
+        Variant("labels of the experts themselves", ("labels.folds=1",), EXPERTS),
+    ],
+    "shared": [
+        Variant("a network each", ("experts.method=gaussian", "experts.hyper={}")),
+        Variant("one network", ("experts.method=gaussian", "experts.hyper={}", "experts.one_network=true")),
+    ],
+    "rounds": [
+        Variant("one round", ("inner=[]", "labels.folds=1"), EXPERTS),
+        Variant("two rounds", ("inner=[]", "labels.folds=1", 'steps=["router","finetune","router"]'), EXPERTS),
+    ],
+}
+FREE = ("comparison", "bound")  # what needs the recipe's own systems alone
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Print the tables asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("recipe", type=Path)
+    parser.add_argument("--study", nargs="+", choices=[*FREE, *STUDIES], default=list(FREE))
+    parser.add_argument("--set", dest="changes", action="append", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--radii", default=RADII)
+    parser.add_argument("--vary", action="append", default=[], help="changes of a router, 'KEY=VALUE; KEY=VALUE'")
+    told = parser.parse_args(words)
+    radii = [float(r) for r in told.radii.split(",")]
+    base = _pipeline(told.recipe, told.changes)
+    runs = base.run(progress)
+    for study in [*told.study, *(["vary"] if told.vary else [])]:
+        print(f"\n### {study}\n\n{_head(radii)}")
+        if study == "comparison":
+            rows = _comparison(base, runs, radii)
+        elif study == "bound":
+            rows = _bound(base, radii)
+        else:
+            variants = STUDIES[study] if study != "vary" else [_own(text) for text in told.vary]
+            rows = _trained(base, told.recipe, study, variants, changes=told.changes, radii=radii)
+        for row in rows:
+            print(row, flush=True)
+    print(f"\n`python {' '.join(['benchmarks/cifar10_ablations.py', *(words or sys.argv[1:])])}`")
+
+
+def _pipeline(recipe: Path, changes: Sequence[str]) -> "Pipeline":
+    from sigmax.train import Pipeline, PipelineConfig
+
+    return Pipeline(PipelineConfig.read(recipe, changes), on_warning=warn)
+
+
+def _comparison(base: "Pipeline", runs: Sequence["Run"], radii: Sequence[float]) -> Iterator[str]:
+    """All systems of the recipe, the envelope of its experts, and how near the consensus rule comes to it."""
+    from sigmax import report
+
+    for run in runs:
+        yield _row(run.path.stem, report.certified_accuracy(run, radii))
+    experts = runs[: len(base.names)] if base.config.certify.experts else []
+    if experts:
+        best = report.envelope(experts, radii)
+        yield _row("envelope of the experts", best)
+        ratio = report.certified_accuracy(runs[-1], radii) / best  # nan where no expert certifies
+        yield f"| {runs[-1].path.stem} / envelope | {' | '.join(f'{value:.3f}' for value in ratio)} |"
+
+
+def _bound(base: "Pipeline", radii: Sequence[float]) -> Iterator[str]:
+    """Experts that bound the strongest rival class too, on the same noise."""
+    import sigmax as sx
+    from sigmax import report
+
+    how, folder = base.config.certify, [*base.systems()][-1]
+    for bound in ("one-sided", "runner-up"):
+        scheme = _with_bound(sx.load(folder, **how.how(base.config.device)), bound)
+        out = base.config.out / "ablations" / f"bound-{bound}.jsonl"
+        with progress(out.stem) as watch:
+            run = sx.certify_run(
+                scheme,
+                base.test,
+                out,
+                n0=how.n0,
+                n=how.n,
+                alpha=how.alpha,
+                seed=how.seed,
+                start=how.start,
+                skip=how.skip,
+                maximum=how.max,
+                sampling=how.question,
+                watch=watch,
+            )
+        yield _row(bound, report.certified_accuracy(run, radii))
+
+
+def _with_bound(scheme: "Scheme", bound: str) -> "Scheme":
+    import sigmax as sx
+
+    if isinstance(scheme, sx.Dual):
+        return sx.Dual(scheme.router, [_with_bound(e, bound) for e in scheme.experts], rule=scheme.combination)
+    assert isinstance(scheme, sx.Smoothed)
+    voter = scheme.voters["base"]
+    return sx.Smoothed(
+        voter.model,
+        sigma=scheme.sigma,
+        classes=scheme.classes,
+        bound="runner-up" if bound == "runner-up" else "one-sided",
+        device=voter.device,
+        dtype=voter.dtype,
+        compile=voter.compile,
+    )
+
+
+def _own(text: str) -> Variant:
+    return Variant(text, tuple(change.strip() for change in text.split(";")), EXPERTS + LABELS)
+
+
+def _trained(
+    base: "Pipeline",
+    recipe: Path,
+    study: str,
+    variants: Sequence[Variant],
+    *,
+    changes: Sequence[str],
+    radii: Sequence[float],
+) -> Iterator[str]:
+    from sigmax import report
+
+    for variant in variants:
+        # By what is changed, so that variants can be added and left out between two calls.
+        out = base.config.out / "ablations" / study / _folder(variant)
+        for name in variant.reuse:
+            _take_over(base.config.out / name, out / name)
+        told = [*changes, *variant.changes, f"out={out.resolve()}", "certify.experts=false"]
+        for run in _pipeline(recipe, told).run(progress):
+            yield _row(f"{variant.name}, {run.plan.rule['rule']}", report.certified_accuracy(run, radii))
+
+
+def _folder(variant: Variant) -> str:
+    """A name that can be read, and that no other variant has."""
+    told = "; ".join(variant.changes)
+    return f"{re.sub('[^0-9a-zA-Z.]+', '-', variant.name).strip('-')}-{sha256(told.encode()).hexdigest()[:8]}"
+
+
+def _take_over(there: Path, here: Path) -> None:
+    """Everything but routers, which every study trains anew; what is here already stays."""
+    if not here.exists():
+        shutil.copytree(there, here, ignore=shutil.ignore_patterns("router-*", "*.partial"))
+
+
+def _head(radii: Sequence[float]) -> str:
+    return f"| certified accuracy in % | {' | '.join(f'{r:g}' for r in radii)} |\n|---|{'---:|' * len(radii)}"
+
+
+def _row(name: str, shares: "pd.Series[float]") -> str:
+    return f"| {name} | {' | '.join(f'{100 * share:.2f}' for share in shares)} |"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,130 @@
+"""Denoiser and ViT on one GPU: the field's loop against the engine, each way of running the pair, in one run.
+
+    python benchmarks/denoised.py --device cuda --dtype bf16 --out denoised.json
+
+A UNet of 52.5M parameters at 32x32 and a ViT-B/16 at 224 with random weights: the votes mean nothing and cost what
+they would. Needs the transformers library.
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import sigmax as sx
+from sigmax import models
+from sigmax.bench import ceiling, field_loop
+from sigmax.models.transformers import Resized
+
+SIGMA, N0, ALPHA = 0.5, 100, 0.001
+
+
+def pair(small: bool) -> sx.Denoised:
+    """The denoiser and the classifier behind it."""
+    import transformers
+
+    torch.manual_seed(0)
+    sizes: dict[str, Any] = {"width": 128, "multipliers": (1, 2, 2, 2), "blocks": 3, "attention": (16, 8)}
+    vit: dict[str, Any] = {"num_labels": 10}
+    if small:
+        sizes = {"width": 16, "multipliers": (1, 2), "blocks": 1, "attention": (16,), "head_channels": 16}
+        vit |= {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 96}
+    described = models.Description(architecture="unet", classes=0, input_shape=(3, 32, 32), options=sizes)
+    config = transformers.ViTConfig(**vit)
+    classifier = Resized(transformers.ViTForImageClassification(config), (224, 224), None, "bicubic")
+    return sx.Denoised(models.create_denoiser(described), classifier)
+
+
+def stages(model: sx.Denoised, x: Tensor, dtype: torch.dtype) -> dict[str, float]:
+    """The share of a vote's time that each part takes, eagerly."""
+    device = x.device
+    noisy = x + SIGMA * torch.randn_like(x)
+    with torch.inference_mode(), torch.autocast(device.type, dtype=dtype, enabled=dtype is not torch.float32):
+        clean = model.denoise(noisy, SIGMA)
+        seconds = {
+            "denoiser": _seconds(lambda: model.denoise(noisy, SIGMA), device),
+            "classifier": _seconds(lambda: model.classify(clean, SIGMA), device),
+        }
+    return {name: value / sum(seconds.values()) for name, value in seconds.items()}
+
+
+def _seconds(work: Any, device: torch.device) -> float:
+    work()
+    _wait(device)
+    begun = time.perf_counter()
+    for _ in range(3):
+        work()
+    _wait(device)
+    return (time.perf_counter() - begun) / 3
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def field(model: nn.Module, x: Tensor, n: int) -> float:
+    """Votes a second of the field's loop."""
+    field_loop.count_votes(model, x, SIGMA, field_loop.BATCH, 10)
+    begun = time.perf_counter()
+    field_loop.count_votes(model, x, SIGMA, N0, 10)
+    field_loop.count_votes(model, x, SIGMA, n, 10)
+    return (N0 + n) / (time.perf_counter() - begun)
+
+
+def engine(model: nn.Module, x: Tensor, n: int, **how: Any) -> float:
+    """Votes a second of whole certifications, after a warm-up."""
+    f = sx.Smoothed(model, sigma=SIGMA, classes=10, **how)
+    f.certify(x[:1], n0=N0, n=max(n // 4, 100), alpha=ALPHA)
+    begun = time.perf_counter()
+    found = f.certify(x, n0=N0, n=n, alpha=ALPHA)
+    return sum(c.draws for c in found) / (time.perf_counter() - begun)
+
+
+def main() -> None:
+    """Measure, print a line each, and write the figures."""
+    cli = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    cli.add_argument("--device", default="cuda")
+    cli.add_argument("--dtype", default="bf16", choices=("fp32", "bf16", "fp16"))
+    cli.add_argument("--n", type=int, default=10_000)
+    cli.add_argument("--inputs", type=int, default=4)
+    cli.add_argument("--batch", type=int, default=1024)
+    cli.add_argument("--small", action="store_true", help="tiny networks, to see that it runs")
+    cli.add_argument("--out", type=Path)
+    told = cli.parse_args()
+    dtype = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[told.dtype]
+    x = torch.rand(told.inputs, 3, 32, 32)
+    model = pair(told.small).to(told.device).eval()
+    voter = sx.Smoothed(model, sigma=SIGMA, classes=10, device=told.device).voters["base"]
+    cost = ceiling.operations(voter, x[:1], SIGMA)
+    rows: list[dict[str, Any]] = []
+
+    def row(name: str, speed: float, top: float) -> None:
+        first = rows[0]["votes_per_s"] if rows else speed
+        rows.append({"way": name, "votes_per_s": speed, "ratio": speed / first, "of_ceiling": speed * cost / top})
+        print(
+            f"{name}: {speed:,.0f} votes/s, {speed / first:.2f}x, {speed * cost / top:.0%} of the ceiling",
+            flush=True,
+        )
+
+    top32, top = (ceiling.ceiling(voter.device, kind) for kind in (torch.float32, dtype))
+    plain = pair(told.small).to(told.device).eval()
+    row("field's loop", field(plain, x[0].to(told.device), told.n), top32)
+    shares = stages(model, x[:1].to(told.device).expand(min(told.batch, 512), -1, -1, -1).clone(), dtype)
+    print(f"eager time: {', '.join(f'{name} {share:.0%}' for name, share in shares.items())}", flush=True)
+    how = {"device": told.device, "dtype": dtype, "batch": told.batch}
+    row(f"sigmax, {told.dtype}", engine(model, x, told.n, **how), top)
+    for mode in ("denoiser", "default"):
+        speed = engine(model, x, told.n, **how, compile=mode)
+        row(f"sigmax, {told.dtype}, compiled: {mode}", speed, top)
+    if told.out:
+        machine = torch.cuda.get_device_name() if voter.device.type == "cuda" else "cpu"
+        told.out.write_text(json.dumps({"machine": machine, "stages": shares, "rows": rows}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,121 @@
+"""Put a system that a recipe made into the zoo, with a card that tells what it is and what was measured.
+
+    python recipes/to_zoo.py work/digits-dual --name digits-dual --recipe recipes/digits_dual.toml --data digits
+
+Takes the system of the rule consensus and the runs of the pipeline's folder. Every number on the card comes from
+these files; nothing is written unless the system is kept as bf16 and every run proves its radii.
+"""
+
+import argparse
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+
+import sigmax as sx
+from sigmax import report, system
+from sigmax.errors import RequestError
+from sigmax.records.rounding import share_down
+
+ZOO = Path(__file__).parents[1] / "src" / "sigmax" / "zoo"
+CARD = """---
+library_name: sigmax
+tags: [certified-robustness, randomized-smoothing]
+---
+# {name}
+
+`{scheme}`
+
+A system of sigmax: a classifier whose answers come with an l2 radius within which no perturbation changes them.
+
+    import sigmax as sx
+    system = sx.load("zoo:{name}")
+    system.certify(images, n0=100, n=10_000, alpha=0.001)  # pixels in [0, 1], {shape}
+
+or `sigmax certify zoo:{name} --data {data} --out run.jsonl`.
+
+* Made by `sigmax pipeline run {recipe}`; that file holds every number of the training.
+* Weights are kept as bf16: {megabytes:.2f} MB. They are the weights that were certified.
+* Fingerprint: `{fingerprint}`
+
+## Certified accuracy
+
+In %, {inputs} {split} images of {source}, n0 = {n0}, n = {n} ({sampling}), alpha = {alpha:g}; rounded down.
+
+{table}
+
+A certificate speaks of the l2 distance alone, and says nothing of other changes of an image; on images unlike those
+it was trained on the system may abstain, or certify a class that is wrong.
+"""
+
+
+def main() -> None:
+    """Copy the system and write the card."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, help="the pipeline's folder (out)")
+    parser.add_argument("--name", required=True)
+    parser.add_argument("--recipe", required=True)
+    parser.add_argument("--data", required=True, help="as a user would write it")
+    parser.add_argument("--radii", default="0,0.25,0.5,0.75,1")
+    told = parser.parse_args()
+    built = told.folder / "systems" / "dual-consensus"
+    scheme = sx.load(built)
+    runs = [
+        sx.read(path) for path in sorted((told.folder / "runs").glob("*.jsonl"), key=lambda p: p.stat().st_mtime)
+    ]
+    final = _checked(runs, system.fingerprint(scheme))
+    out, weights = ZOO / told.name, sorted(built.glob("*.safetensors"))
+    if not all(tensor.dtype is torch.bfloat16 for file in weights for tensor in _kernels(file)):
+        raise RequestError(f"{built} is not kept as bf16; set store = 'bf16' in the recipe, and run it anew")
+    kept = [built / "system.toml", *weights]
+    out.mkdir(parents=True, exist_ok=True)
+    for file in kept:
+        shutil.copyfile(file, out / file.name)
+    described = next(iter(scheme.voters.values())).model.description
+    card = CARD.format(
+        name=told.name,
+        scheme=scheme,
+        shape=" x ".join(map(str, described.input_shape)),
+        data=told.data,
+        recipe=told.recipe,
+        megabytes=sum(file.stat().st_size for file in kept) / 1e6,
+        fingerprint=system.fingerprint(scheme),
+        inputs=len(final.records),
+        split=final.plan.data["split"],
+        source=final.plan.data["name"],
+        n0=final.plan.n0,
+        n=final.plan.n,
+        sampling=final.plan.sampling["kind"],
+        alpha=final.plan.alpha,
+        table=_table(runs, [float(r) for r in told.radii.split(",")]),
+    )
+    (out / "README.md").write_text(card)
+    print(f"Wrote {out}")
+
+
+def _checked(runs: Sequence[sx.Run], fingerprint: str) -> sx.Run:
+    """The run of the system itself, once all of them are seen to be whole."""
+    for run in runs:
+        if not (run.finished and sx.verify(run.path).holds):
+            raise RequestError(f"{run.path} is unfinished, or does not prove its radii; finish the recipe first")
+    found = [run for run in runs if run.plan.system == fingerprint]
+    if not found:
+        raise RequestError("no run in the folder is of the system; run the recipe to its end")
+    return found[0]
+
+
+def _kernels(file: Path) -> list[torch.Tensor]:
+    return [tensor for tensor in load_file(file).values() if tensor.ndim >= 2]
+
+
+def _table(runs: Sequence[sx.Run], radii: Sequence[float]) -> str:
+    head = f"| system | {' | '.join(f'{r:g}' for r in radii)} |\n|---|{'---:|' * len(radii)}"
+    shares = {run.path.stem: 100 * report.certified_accuracy(run, radii) for run in runs}
+    rows = [f"| {name} | {' | '.join(map(share_down, percent))} |" for name, percent in shares.items()]
+    return "\n".join([head, *rows])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+"""One pass through a denoiser for several networks behind it."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from sigmax.models.denoised import Denoised
+from sigmax.noise.voter import Voter
+
+
+class Branches(nn.Module):
+    """The logits of several `Denoised` models side by side, (n, K_1 + K_2 + ...); their denoiser runs once."""
+
+    takes_sigma = True
+
+    def __init__(self, models: Sequence[Denoised], classes: Sequence[int]) -> None:
+        super().__init__()
+        self.models = nn.ModuleList(models)
+        self.classes = tuple(classes)
+
+    def forward(self, noisy: Tensor, sigma: float) -> Tensor:
+        """Each classifier's answer for the same denoised images."""
+        first = self.models[0]
+        assert isinstance(first, Denoised)
+        clean = first.denoise(noisy, sigma)
+        answers = [model.classify(clean, sigma) for model in self.models]  # type: ignore[operator]
+        return torch.cat([_as_logits(*pair) for pair in zip(answers, self.classes, strict=True)], dim=1)
+
+
+def _as_logits(answer: Tensor, classes: int) -> Tensor:
+    """Logits as they are; class ids as logits that say the same, with NaN, which is refused, for no class."""
+    if answer.ndim == 2:
+        return answer
+    chosen = (answer[:, None] == torch.arange(classes, device=answer.device)).float()
+    return torch.where(chosen.any(1, keepdim=True), chosen, torch.nan)
+
+
+def can_share(voters: Sequence[Voter]) -> bool:
+    """Whether the voters' models stand behind the same denoiser, and run in the same way on the same device."""
+    models = [voter.model for voter in voters]
+    if not all(isinstance(model, Denoised) and isinstance(model.classifier, nn.Module) for model in models):
+        return False
+    one_denoiser = len({id(model.denoiser) for model in models if isinstance(model, Denoised)}) == 1
+    return one_denoiser and len({(v.device, v.dtype, v.compile) for v in voters}) == 1
+
+
+def joined(voters: Sequence[Voter]) -> Voter:
+    """One voter for all of them, made once: its votes have a column for each."""
+    first, key = voters[0], tuple(map(id, voters))
+    if key not in first.joined:
+        models = [voter.model for voter in voters if isinstance(voter.model, Denoised)]
+        parts = tuple(voter.classes for voter in voters)
+        # The mode that was settled for the first: a trial of its own would come in the middle of a run.
+        first.joined[key] = Voter(
+            Branches(models, parts),
+            classes=sum(parts),
+            parts=parts,
+            device=first.device,
+            dtype=first.dtype,
+            batch=min(voter.batch for voter in voters),
+            compile=first.mode,
+        )
+    return first.joined[key]

@@ -1,0 +1,65 @@
+"""`sigmax bench` says how fast the engine is here, beside the field's loop, and writes it down."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from sigmax.bench.field_loop import count_votes
+from sigmax.cli.main import app
+from sigmax.errors import RequestError
+
+
+def bench(*words):
+    result = CliRunner().invoke(app, ["bench", *words], catch_exceptions=False)
+    return result.output
+
+
+def test_a_network_trained_on_digits_is_measured(tmp_path):
+    out = tmp_path / "figures" / "bench.json"
+    said = bench("--inputs", "8", "--field-inputs", "1", "--n", "500", "--radius", "0.25", "--out", str(out))
+    figures = json.loads(out.read_text())
+    rows = {row["contender"]: row for row in figures["rows"]}
+    assert list(rows) == [
+        "field's loop",
+        "fixed",
+        "adaptive",
+        "adaptive, to 0.2 sigma",
+        "adaptive, radius 0.25?",
+        "adaptive, the 11 radii?",
+    ]
+    assert all(name.split(",")[0] in said for name in rows)
+    assert rows["field's loop"]["ratio"] == 1
+    assert rows["fixed"]["draws_per_input"] == rows["field's loop"]["draws_per_input"] == 600
+    assert rows["adaptive, radius 0.25?"]["draws_per_input"] < 600
+    assert all(0 < row["of_ceiling"] < 2 and row["votes_per_s"] > 0 for row in rows.values())
+    assert figures["asked"]["n"] == 500
+    assert figures["arithmetic"] == "cpu float32"
+
+
+def test_an_architecture_alone_will_do():
+    said = bench("--network", "small-cnn", "--inputs", "2", "--field-inputs", "1", "--n", "100", "--n0", "10")
+    assert "small-cnn with random weights: 2 inputs of 3x32x32" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--network", "small-cnn", "--data", "digits"], "--network brings its own random images"),
+        (["--data", "digits"], "a system and --data belong together"),
+        (["--inputs", "0"], "at least one input"),
+        (["--network", "resnet9000"], "resnet9000"),
+        (["--network", "small-cnn", "--n", "5"], "can never certify"),
+    ],
+)
+def test_a_wrong_request_is_refused_at_once(words, message):
+    with pytest.raises(RequestError, match=message):
+        bench(*words)
+
+
+def test_the_field_counts_every_vote():
+    import torch
+
+    counts = count_votes(lambda batch: torch.stack([batch[:, 0], batch[:, 1]], 1), torch.zeros(3), 1.0, 2_500, 2)
+    assert sum(counts) == 2_500
+    assert 1_100 < counts[0] < 1_400

@@ -1,0 +1,116 @@
+"""How a network is run: named, tried, measured, remembered; never what its votes mean."""
+
+import json
+
+import pytest
+import torch
+from torch import nn
+
+import sigmax as sx
+from sigmax.noise import ways
+from sigmax.noise.voter import Voter
+
+X = torch.rand(6, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+
+
+def network(seed=0):
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 4))
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("SIGMAX_CACHE", str(tmp_path))
+    monkeypatch.setattr(ways, "ENOUGH", 0.01)
+    return tmp_path / "ways.json"
+
+
+def test_a_mode_has_a_name():
+    assert [ways.mode_of(c) for c in (True, False, "tuned", "auto")] == ["default", "off", "tuned", "auto"]
+    with pytest.raises(sx.RequestError, match="one of off, default, graphs, tuned, denoiser, auto; got 'fast'"):
+        sx.Smoothed(network(), sigma=0.5, classes=4, compile="fast")
+
+
+def test_the_fastest_way_is_taken_and_what_fails_is_passed_over():
+    speeds = {8: 0.004, 16: 0.0041, 32: 0.0042}
+
+    def call(forward, batch):
+        import time
+
+        if forward is not model:
+            raise RuntimeError("no compiler here")
+        time.sleep(speeds[len(batch)])
+        return batch
+
+    def model(batch):
+        return batch
+
+    best, tried = ways.fastest(call, model, torch.zeros(1, 3), batches=(8, 16, 32))
+    assert (best.mode, best.batch) == ("off", 32)
+    assert [(way.mode, way.batch) for way in tried] == [("off", 8), ("off", 16), ("off", 32), ("default", 32)]
+    assert tried[-1].votes_per_s == 0
+
+
+def test_a_larger_batch_that_gains_nothing_ends_the_search(monkeypatch):
+    speeds = {8: 100.0, 16: 150.0, 32: 151.0, 64: 900.0}
+    monkeypatch.setattr(ways, "_speed", lambda call, model, one, size: speeds[size] if model is abs else 120.0)
+    best, tried = ways.fastest(lambda f, b: b, abs, torch.zeros(1, 3), batches=tuple(speeds))
+    assert best.batch == 16
+    assert [(way.mode, way.batch) for way in tried] == [("off", 8), ("off", 16), ("off", 32), ("default", 64)]
+
+
+def test_auto_is_tried_once_and_remembered(cache, monkeypatch):
+    voter = Voter(network(), classes=4, compile="auto")
+    voter.check(X, 0.5)
+    (kept,) = json.loads(cache.read_text()).values()
+    assert kept["mode"] == voter.mode
+    assert kept["batch"] == voter.batch
+
+    def never(*_, **__):
+        raise AssertionError("a second trial")
+
+    monkeypatch.setattr(ways, "fastest", never)
+    voter.check(X, 0.5)
+    again = Voter(network(seed=1), classes=4, compile="auto")  # other weights, the same network
+    again.check(X, 0.5)
+    assert (again.mode, again.batch) == (voter.mode, voter.batch)
+    with pytest.raises(AssertionError, match="a second trial"):  # other images are another question
+        Voter(nn.Sequential(nn.Flatten(), nn.Linear(16, 4)), classes=4, compile="auto").check(X[:, :, :4, :4], 0.5)
+
+
+def test_a_damaged_or_unwritable_memory_costs_a_trial_and_no_more(cache, monkeypatch):
+    cache.write_text("{not json")
+    Voter(network(), classes=4, compile="auto").check(X, 0.5)
+    assert json.loads(cache.read_text())
+    monkeypatch.setenv("SIGMAX_CACHE", "/proc/nowhere")
+    Voter(network(), classes=4, compile="auto").check(X, 0.5)
+
+
+def test_auto_certifies_as_the_network_itself():
+    told = {"n0": 20, "n": 400, "alpha": 0.01, "seed": 1}
+    plain = sx.Smoothed(network(), sigma=0.5, classes=4).certify(X, **told)
+    auto = sx.Smoothed(network(), sigma=0.5, classes=4, compile="auto").certify(X, **told)
+    assert [c.predicted for c in plain] == [c.predicted for c in auto]
+    assert [c.radius for c in plain] == pytest.approx([c.radius for c in auto], abs=0.02)
+
+
+def test_the_denoiser_alone_is_compiled_where_there_is_one():
+    class Halve(nn.Module):
+        def forward(self, noisy, sigma):
+            return noisy / (1 + sigma)
+
+    denoised = sx.Denoised(Halve(), network())
+    made = ways.compiled(denoised, "denoiser")
+    with torch.no_grad():
+        assert torch.allclose(made(X, 0.5), denoised(X, 0.5), atol=1e-6)
+    with pytest.raises(sx.RequestError, match="has no denoiser"):
+        ways.compiled(network(), "denoiser")
+
+
+def test_the_plan_names_the_way():
+    from sigmax.system.job import arithmetic
+
+    assert arithmetic(sx.Smoothed(network(), sigma=0.5, classes=4)) == "cpu float32"
+    assert arithmetic(sx.Smoothed(network(), sigma=0.5, classes=4, compile=True)) == "cpu float32 compiled"
+    tuned = sx.Smoothed(network(), sigma=0.5, classes=4, compile="tuned")
+    assert arithmetic(tuned) == "cpu float32 compiled (tuned)"
