@@ -17,8 +17,13 @@ if TYPE_CHECKING:
     from sigmax import report as report
     from sigmax import train as train
     from sigmax.certify.dual import Dual as Dual
+    from sigmax.certify.fields import NearestNeighbourSigma as NearestNeighbourSigma
+    from sigmax.certify.fields import VouchedField as VouchedField
     from sigmax.certify.lipschitz import Lipschitz as Lipschitz
+    from sigmax.certify.memorized import Memorized as Memorized
+    from sigmax.certify.multiscale import Multiscale as Multiscale
     from sigmax.certify.sampling import Sampling as Sampling
+    from sigmax.certify.semi_elastic import SemiElastic as SemiElastic
     from sigmax.certify.smoothed import Smoothed as Smoothed
     from sigmax.errors import RequestError as RequestError
     from sigmax.errors import RunError as RunError
@@ -32,23 +37,30 @@ if TYPE_CHECKING:
     from sigmax.records.verify import verify as verify
     from sigmax.system.folder import load as load
     from sigmax.system.job import certify_run as certify_run
+    from sigmax.system.job import recall_run as recall_run
 
 _HOMES = {
     "Certificate": "sigmax.records.certificate",
     "Denoised": "sigmax.models.denoised",
     "Dual": "sigmax.certify.dual",
     "Lipschitz": "sigmax.certify.lipschitz",
+    "Memorized": "sigmax.certify.memorized",
+    "Multiscale": "sigmax.certify.multiscale",
+    "NearestNeighbourSigma": "sigmax.certify.fields",
     "Outcome": "sigmax.records.certificate",
     "Prediction": "sigmax.records.certificate",
     "RequestError": "sigmax.errors",
     "Run": "sigmax.records.run",
     "RunError": "sigmax.errors",
     "Sampling": "sigmax.certify.sampling",
+    "SemiElastic": "sigmax.certify.semi_elastic",
     "Smoothed": "sigmax.certify.smoothed",
     "Stage": "sigmax.records.certificate",
+    "VouchedField": "sigmax.certify.fields",
     "certify_run": "sigmax.system.job",
     "load": "sigmax.system.folder",
     "read": "sigmax.records.run",
+    "recall_run": "sigmax.system.job",
     "verify": "sigmax.records.verify",
 }
 _MODULES = ("bounds", "data", "models", "planning", "radius", "report", "train")
@@ -58,14 +70,19 @@ __all__ = [
     "Denoised",
     "Dual",
     "Lipschitz",
+    "Memorized",
+    "Multiscale",
+    "NearestNeighbourSigma",
     "Outcome",
     "Prediction",
     "RequestError",
     "Run",
     "RunError",
     "Sampling",
+    "SemiElastic",
     "Smoothed",
     "Stage",
+    "VouchedField",
     "bounds",
     "certify_run",
     "data",
@@ -74,6 +91,7 @@ __all__ = [
     "planning",
     "radius",
     "read",
+    "recall_run",
     "report",
     "train",
     "verify",

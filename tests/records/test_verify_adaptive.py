@@ -179,7 +179,6 @@ def test_a_fixed_run_has_no_looks(tmp_path):
         {"targets": []},
         {"targets": [0.25]},
         {"targets": [0.1]},
-        {"targets": [0.25, 0.4]},
         {"targets": [], "tolerance": 0.05},
         {"targets": [], "tolerance": 1.0},
         {"doubt": 0.4},
@@ -189,8 +188,8 @@ def test_a_fixed_run_has_no_looks(tmp_path):
 def test_a_plan_of_another_question_is_found_in_every_record(path, change):
     """Any of them is a sound way to sample, but not how these records came about.
 
-    A change that would have stopped every input at the same look (the target 0.5 alone, here) cannot be seen, and
-    does not matter: what is claimed is proved either way.
+    A change that would have stopped every input at the same look (the target 0.5 alone, here, or 0.25 and 0.4)
+    cannot be seen, and does not matter: what is claimed is proved either way.
     """
     forge(path, 1, lambda d: d["sampling"].update(change))
     assert {line for line, _ in findings(path)} in ({2, 3, 4, 5, 6}, {1, 2, 3, 4, 5, 6})

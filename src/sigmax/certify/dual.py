@@ -1,10 +1,14 @@
 """Dual randomized smoothing (Sun et al. 2026): noise that depends on the input, by way of a certified router."""
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+
+from torch import Tensor
 
 from sigmax.certify.dual_parts import ROUTER, expert_name
 from sigmax.certify.dual_rule import Combination, DualRule
+from sigmax.certify.fields import SigmaField
+from sigmax.certify.parts import check_part
 from sigmax.certify.procedure import prefixed
 from sigmax.certify.scheme import Domain, Scheme
 from sigmax.certify.smoothed import Smoothed
@@ -39,6 +43,18 @@ class Dual(Scheme):
         """The noise of the part that the network belongs to."""
         part, _, inner = network.partition("/")
         return self._parts[part].sigma_of(inner)
+
+    def own_noise(self, x: Tensor, ids: Sequence[int], seed: int) -> Mapping[str, Sequence[float]]:
+        """What its parts ask for."""
+        told = {name: part.own_noise(x, ids, seed) for name, part in self._parts.items()}
+        return {
+            prefixed(name, stage): found for name, by_stage in told.items() for stage, found in by_stage.items()
+        }
+
+    @property
+    def fields(self) -> Mapping[str, SigmaField]:
+        """Those of its parts."""
+        return {prefixed(name, place): f for name, part in self._parts.items() for place, f in part.fields.items()}
 
     def __repr__(self) -> str:
         return f"Dual({_in_short(self)}, {self.classes} classes)"
@@ -84,6 +100,7 @@ def _parts(router: Smoothed, experts: Sequence[Scheme]) -> dict[str, Scheme]:
                 "experts must be schemes such as Smoothed(model, sigma=0.5, classes=10); "
                 f"got {type(expert).__name__}"
             )
+        check_part(expert.rule)
     return {ROUTER: router, **{expert_name(j): expert for j, expert in enumerate(experts)}}
 
 

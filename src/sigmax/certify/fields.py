@@ -119,6 +119,11 @@ class NearestNeighbourSigma:
         found = near_distances(self._points, np.flatnonzero(perhaps), x)
         return math.fsum(np.partition(found, self.k - 1)[: self.k]) / self.k
 
+    @property
+    def points(self) -> NDArray[Any]:
+        """The training points, a row each."""
+        return self._points
+
     @cached_property
     def fingerprint(self) -> str:
         """Of the training points."""

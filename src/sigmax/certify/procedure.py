@@ -59,6 +59,19 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
+class Local:
+    """A request for the noise that this input gets from `network`, a field or a search; 0 classes vote on it.
+
+    Answered by the scheme itself (`with_noise`) before any vote, and recorded as a stage without votes: a record
+    tells which noise was used, and only the scheme with its data can tell why.
+    """
+
+    network: str
+    stage: str
+    classes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Together:
     """Votes of several networks on the same draws, asked for at once: what they share is done once."""
 
@@ -77,8 +90,8 @@ class Counted:
     counts: tuple[Counts, ...]
 
 
-Question = Ask | Look | Together
-Answer = Counts | Seen | Counted
+Question = Ask | Look | Local | Together
+Answer = Counts | Seen | float | Counted
 Procedure = Generator[Question, Answer, Result]
 
 
@@ -128,6 +141,25 @@ def scores(look: Look) -> Generator[Question, Answer, Seen]:
     answer = yield look
     assert isinstance(answer, Seen)
     return answer
+
+
+def own_noise(local: Local) -> Generator[Question, Answer, float]:
+    """Ask for the input's own noise from within a procedure."""
+    answer = yield local
+    assert isinstance(answer, float)
+    return answer
+
+
+def with_noise(procedure: Procedure[Result], noise: Mapping[str, float]) -> Procedure[Result]:
+    """The procedure told the input's own noise, by the stages that ask for it: only votes are left to ask for."""
+    try:
+        question = next(procedure)
+        while True:
+            known = noise[question.stage] if isinstance(question, Local) else (yield question)
+            question = procedure.send(known)
+    except StopIteration as end:
+        result: Result = end.value
+        return result
 
 
 def within(name: str, procedure: Procedure[Result]) -> Procedure[Result]:
@@ -227,6 +259,10 @@ def recorded_answer(question: Question, recorded: Mapping[str, Stage]) -> Answer
         )
     if isinstance(question, Ask):
         return _recorded_votes(question, stage)
+    if isinstance(question, Local):
+        if stage.n or stage.sigma <= 0:
+            raise RequestError(f"stage {question.stage!r} should hold a noise above 0 and no votes; got {stage}")
+        return stage.sigma
     if (stage.n, stage.sigma) != (1, 0.0):
         raise RequestError(
             f"stage {question.stage!r} should hold n=1 draws at sigma=0.0; "

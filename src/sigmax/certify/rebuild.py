@@ -1,18 +1,32 @@
 """A rule made again from the plain data that `describe` gave: what verification and loading begin with."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from sigmax.certify.dual_rule import DualRule
 from sigmax.certify.lipschitz_rule import LipschitzRule
+from sigmax.certify.memorized_rule import MemorizedRule
+from sigmax.certify.multiscale_rule import MultiscaleRule
+from sigmax.certify.parts import check_part
 from sigmax.certify.procedure import Rule
+from sigmax.certify.semi_elastic_rule import SemiElasticRule
 from sigmax.certify.smoothed_rule import SmoothedRule
 from sigmax.errors import RequestError
 
 DEEPEST = 16  # routers below routers; a file may claim any depth, and Python cannot follow a thousand
+PLAIN: Mapping[str, Callable[..., Rule]] = {  # rules made of their fields alone
+    "smoothed": SmoothedRule,
+    "lipschitz": LipschitzRule,
+    "multiscale": MultiscaleRule,
+    "semi-elastic": SemiElasticRule,
+    "memorized": MemorizedRule,
+}
 FIELDS = {
     "smoothed": ("sigma", "classes", "bound"),
     "lipschitz": ("constant", "classes"),
+    "multiscale": ("sigmas", "classes", "thresholds", "budget"),
+    "semi-elastic": ("field", "dim", "classes"),
+    "memorized": ("sigma0", "least", "most", "classes", "search", "steps", "noises", "step"),
     "dual": ("rule", "router", "experts"),
 }
 
@@ -20,12 +34,10 @@ FIELDS = {
 def rebuild(description: Mapping[str, Any], depth: int = 0) -> Rule:
     """The rule that `describe` described; a file is not trusted, so everything is checked again."""
     fields = _fields(description, depth)
-    if description["scheme"] == "smoothed":
-        return SmoothedRule(**fields)
-    if description["scheme"] == "lipschitz":
-        return LipschitzRule(**fields)
+    if description["scheme"] in PLAIN:
+        return PLAIN[description["scheme"]](**fields)
     router = rebuild(fields["router"], depth + 1)
-    experts = tuple(rebuild(expert, depth + 1) for expert in fields["experts"])
+    experts = tuple(check_part(rebuild(expert, depth + 1)) for expert in fields["experts"])
     dual = DualRule(router, experts, fields["rule"])  # type: ignore[arg-type]  # it checks the router's kind itself
     if dual.classes != description.get("classes"):
         raise RequestError(f"the experts tell {dual.classes} classes apart, not {description.get('classes')}")

@@ -1,7 +1,7 @@
 """What every scheme has in common: the two public methods, and the checks before any work."""
 
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal, final
@@ -11,7 +11,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from sigmax.certify.procedure import Rule
+from sigmax.certify.fields import SigmaField
+from sigmax.certify.procedure import Procedure, Result, Rule, with_noise
 from sigmax.certify.sampling import FIXED, Kind, Sampling, asked
 from sigmax.errors import RequestError
 from sigmax.noise import votes
@@ -77,8 +78,12 @@ class Scheme:
         size = self.group(n0, question)
         for first in range(0, len(x), size):
             part = slice(first, first + size)
-            procedures = [self.rule.certifying(n0=n0, n=n, alpha=alpha, sampling=question) for _ in ids[part]]
-            for position, certificate in votes.run(procedures, votes.Noisy(x[part], ids[part], seed), self.voters):
+            noisy = votes.Noisy(x[part], ids[part], seed)
+            procedures = self._procedures(
+                lambda: self.rule.certifying(n0=n0, n=n, alpha=alpha, sampling=question), noisy
+            )
+            results = votes.run(procedures, noisy, self.voters)
+            for position, certificate in self.concluded(noisy.x, results):
                 found[first + position] = replace(certificate, asked=told)
         return [found[i] for i in range(len(x))]
 
@@ -100,8 +105,8 @@ class Scheme:
         seed = check_word("seed", secrets.randbits(64) if seed is None else seed)
         x = self.check(x)
         noisy = votes.Noisy(x, check_ids(ids, len(x)), seed)
-        procedures = [self.rule.predicting(n=n, alpha=alpha) for _ in range(len(x))]
-        found = dict(votes.run(procedures, noisy, self.voters))
+        procedures = self._procedures(lambda: self.rule.predicting(n=n, alpha=alpha), noisy)
+        found = dict(self.concluded(x, votes.run(procedures, noisy, self.voters)))
         return [found[i] for i in range(len(x))]
 
     @final
@@ -124,8 +129,44 @@ class Scheme:
         """
         self.check_question(n0=n0, n=n, alpha=alpha, sampling=sampling)
         noisy = votes.Noisy(self.check(x), check_ids(ids, len(x)), check_word("seed", seed))
-        procedures = [self.rule.certifying(n0=n0, n=n, alpha=alpha, sampling=sampling) for _ in range(len(x))]
-        yield from votes.run(procedures, noisy, self.voters, known)
+        procedures = self._procedures(
+            lambda: self.rule.certifying(n0=n0, n=n, alpha=alpha, sampling=sampling), noisy, known
+        )
+        yield from self.concluded(noisy.x, votes.run(procedures, noisy, self.voters, known))
+
+    def _procedures(
+        self, begin: Callable[[], Procedure[Result]], noisy: votes.Noisy, known: votes.Known | None = None
+    ) -> list[Procedure[Result]]:
+        """One procedure an input, told the input's own noise where the scheme has such; as recorded, if it was."""
+        procedures = [begin() for _ in noisy.ids]
+        known = known or {}
+        new = [i for i in range(len(procedures)) if i not in known]
+        found = self.own_noise(noisy.x[new], [noisy.ids[i] for i in new], noisy.seed) if new else {}
+        noise = {i: {stage: values[place] for stage, values in found.items()} for place, i in enumerate(new)}
+        noise |= {i: {stage.name: stage.sigma for stage in stages if not stage.n} for i, stages in known.items()}
+        return [
+            with_noise(procedure, noise[i]) if noise[i] else procedure for i, procedure in enumerate(procedures)
+        ]
+
+    def own_noise(self, x: Tensor, ids: Sequence[int], seed: int) -> Mapping[str, Sequence[float]]:
+        """The noise of each input by itself, under the stages that ask for it; nothing where all have the same."""
+        return {}
+
+    def concluded(self, x: Tensor, results: Iterator[tuple[int, Result]]) -> Iterator[tuple[int, Result]]:
+        """What follows from the procedures' results; a scheme with a memory puts them in order and settles them."""
+        return results
+
+    def fresh(self) -> "Scheme":
+        """The scheme as it was built, without what it remembers of inputs."""
+        return self
+
+    def recall(self, x: Tensor, certificate: Certificate) -> None:
+        """Take up a certificate of an earlier attempt at the same run."""
+
+    @property
+    def fields(self) -> Mapping[str, SigmaField]:
+        """The fields that noise comes from, by their places in the scheme, such as `expert-0/field`."""
+        return {}
 
     @final
     def check_question(self, *, n0: int, n: int, alpha: float, sampling: Sampling = FIXED) -> None:

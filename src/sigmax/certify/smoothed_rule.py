@@ -91,9 +91,7 @@ class SmoothedRule:
         if not alpha:
             return Stage("estimation", self.sigma, counts, n, radius=0.0)
         lower, upper = self._bounds(counts[top], self._rival_votes(top, counts), n, alpha)
-        return Stage(
-            "estimation", self.sigma, counts, n, alpha, lower, upper, radius.gaussian(self.noise, lower, upper)
-        )
+        return Stage("estimation", self.sigma, counts, n, alpha, lower, upper, self.reach(lower, upper))
 
     def _bounds(self, k: int, rival: int, n: int, alpha: float) -> tuple[float, float | None]:
         if self.bound == "one-sided":
@@ -106,7 +104,7 @@ class SmoothedRule:
             return 0.0
         n, level = poll.schedule[-1]
         best = hopeful(poll.counts, top, n, doubt)
-        return radius.gaussian(self.noise, *self._bounds(best[top], self._rival_votes(top, best), n, level))
+        return self.reach(*self._bounds(best[top], self._rival_votes(top, best), n, level))
 
     @property
     def pays(self) -> bool:
@@ -161,7 +159,11 @@ class SmoothedRule:
 
     def largest_radius(self, *, n: int, alpha: float, sampling: Sampling = FIXED) -> float:
         """What n unanimous draws prove."""
-        return radius.gaussian(self.noise, *self._bounds(n, 0, n, sampling.last_level(n, alpha)))
+        return self.reach(*self._bounds(n, 0, n, sampling.last_level(n, alpha)))
+
+    def reach(self, lower: float, upper: float | None) -> float:
+        """The radius that bounds prove: the theorem, which a scheme with other noise exchanges for its own."""
+        return radius.gaussian(self.noise, lower, upper)
 
     def describe(self) -> Mapping[str, Any]:
         """The rule as plain data."""

@@ -1,7 +1,7 @@
 """`sigmax build`: make a system folder from networks."""
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,27 +9,24 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sigmax.cli import options as opt
+from sigmax.cli.build_memorized import memorized
+from sigmax.cli.build_multiscale import multiscale
+from sigmax.cli.build_parts import Denoiser, behind
+from sigmax.cli.build_semi_elastic import semi_elastic
 from sigmax.cli.progress import complain, say, warn_of_noise
 from sigmax.errors import RequestError
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from sigmax.certify.scheme import Scheme
     from sigmax.models import Description
-
-Denoiser = Annotated[
-    str | None,
-    typer.Option(
-        "--denoiser",
-        help="To put before the network: NAME.safetensors of `train denoiser`, diffusers:FOLDER (or the hub's "
-        "OWNER/NAME), openai-cifar10:FILE.pt or openai-imagenet256:FILE.pt.",
-    ),
-]
 
 TRANSFORMERS = "transformers:"
 
 app = typer.Typer(help="Make a system: a scheme and its networks as one folder.", no_args_is_help=True)
+app.command()(memorized)
+app.command()(multiscale)
+app.command()(semi_elastic)
 
 
 @app.command()
@@ -68,7 +65,7 @@ def smoothed(
     told = {"architecture": architecture, "classes": classes, "input-shape": input_shape, "normalise": normalise}
     model, description = _read_network(network, told)
     noise = _noise(network, description, sigma)
-    base = _behind(denoiser, model, description, [])
+    base = behind(denoiser, model, description, [])
     scheme = Smoothed(base, sigma=noise, classes=description.classes, bound=bound.value)
     scheme.save(out, store=store.value)
     denoised = "" if denoiser is None else "behind a denoiser, "
@@ -112,7 +109,7 @@ def dual(
     loaded = systems.load_together(experts)
     with warnings.catch_warnings(record=True) as caught, _asking_for_a_router(router, description, len(loaded)):
         warnings.simplefilter("always")
-        base = _behind(denoiser, model, description, loaded)
+        base = behind(denoiser, model, description, loaded)
         scheme = Dual(Smoothed(base, sigma=noise, classes=description.classes), loaded, rule=rule.value)
     for warning in caught:
         complain(f"warning: {warning.message}", style="yellow")
@@ -122,34 +119,6 @@ def dual(
         f"Wrote {out}: {len(loaded)} experts behind a router with sigma {noise:g}, {scheme.classes} classes, "
         f"rule {rule.value}. Next: sigmax certify {out} --data ... --out RUN"
     )
-
-
-def _behind(
-    denoiser: str | None, model: "nn.Module", description: "Description", experts: "Sequence[Scheme]"
-) -> "nn.Module":
-    """The network behind the denoiser asked for: the very one of an expert where they have it in common."""
-    from sigmax import models
-    from sigmax.models import denoisers
-
-    trained_behind = description.notes.get("training", {}).get("denoiser")
-    asked = None if denoiser is None else denoisers.load(denoiser)
-    found = None if asked is None else models.fingerprint(asked)
-    if trained_behind != found and trained_behind is not None:
-        complain(
-            "note: the network was trained on images denoised by "
-            f"{'another' if found else 'a'} denoiser; give that one by --denoiser unless you know better",
-            style="yellow",
-        )
-    if asked is None:
-        return model
-    held = [
-        voter.model.denoiser
-        for e in experts
-        for voter in e.voters.values()
-        if isinstance(voter.model, models.Denoised)
-    ]
-    shared = [d for d in held if isinstance(d, models.Denoiser) and models.fingerprint(d) == found]
-    return models.Denoised(shared[0] if shared else asked, model)
 
 
 def _noise(network: Path, description: "Description", asked: float | None) -> float:

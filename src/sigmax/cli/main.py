@@ -11,6 +11,7 @@ from sigmax.cli import (
     bench,
     build,
     certify,
+    compare,
     demo,
     diagnose,
     field,
@@ -57,6 +58,7 @@ app.command("certify")(certify.certify)
 app.command("predict")(predict.predict)
 app.command("verify")(verify.verify)
 app.command("report")(report.report)
+app.command("compare")(compare.compare)
 app.command("bench")(bench.bench)
 app.command("import")(field.import_log)
 app.command("export")(field.export_run)

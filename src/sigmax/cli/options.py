@@ -109,12 +109,15 @@ RunOut = Annotated[Path, typer.Option("--out", help="Run file to write, or to go
 
 def radii(listed: str | None) -> list[float] | None:
     """Radii from text such as 0.25,0.5,1."""
-    if listed is None:
-        return None
+    return None if listed is None else numbers(listed, "--targets", "radii such as 0.25,0.5,1")
+
+
+def numbers(listed: str, option: str, expected: str) -> list[float]:
+    """Numbers from text such as 0.25,0.5,1."""
     try:
         return [float(part) for part in listed.replace(",", " ").split()]
     except ValueError as error:
-        raise RequestError(f"--targets must be radii such as 0.25,0.5,1; got {listed!r}") from error
+        raise RequestError(f"{option} must be {expected}; got {listed!r}") from error
 
 
 def torch_dtype(precision: Precision) -> "torch.dtype":

@@ -1,10 +1,12 @@
 """`sigmax verify`: recompute every radius of a run from its counts."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sigmax.cli.options import SOURCES
 from sigmax.cli.progress import complain, say
 
 if TYPE_CHECKING:
@@ -15,6 +17,10 @@ SHOWN = 20  # findings printed a run
 
 def verify(
     runs: Annotated[list[Path], typer.Argument(help="Run files, plain or gzipped.", metavar="RUN...")],
+    data: Annotated[
+        str | None,
+        typer.Option("--data", help=f"For memorized runs: hold the distances against the images, {SOURCES}."),
+    ] = None,
 ) -> None:
     """Recompute every radius from its counts: no model and no GPU needed. Exits 1 if a record proves less.
 
@@ -23,10 +29,24 @@ def verify(
     from sigmax.records.verify import verify as check
 
     verdicts = [check(path) for path in runs]
+    if data is not None:
+        verdicts = [_with_data(verdict, data) for verdict in verdicts]
     for verdict in verdicts:
         show(verdict)
     if not all(verdict.holds for verdict in verdicts):
         raise typer.Exit(1)
+
+
+def _with_data(verdict: "Verdict", source: str) -> "Verdict":
+    """The verdict with what the images add to it; a run that does not hold without them is left as it is."""
+    from sigmax import data
+    from sigmax.records.run import read
+    from sigmax.system.memory_check import memory_findings
+
+    if not verdict.holds or verdict.plan is None:
+        return verdict
+    dataset = data.load(source, str(verdict.plan.data.get("split")))
+    return replace(verdict, findings=tuple(memory_findings(read(verdict.path), dataset)))
 
 
 def show(verdict: "Verdict") -> None:
@@ -42,6 +62,8 @@ def show(verdict: "Verdict") -> None:
 
 
 def _conclusion(verdict: "Verdict") -> str:
+    from sigmax.report.schemes import is_sound
+
     if not verdict.holds:
         found = len(verdict.findings)
         return f"FAILED: {found} finding{'s' if found > 1 else ''}"
@@ -49,6 +71,10 @@ def _conclusion(verdict: "Verdict") -> str:
         return "possible, but not proved: an imported log holds no counts"
     if not verdict.records:
         return "nothing to verify: no input is finished yet"
+    if verdict.plan is not None and not is_sound(verdict.plan.rule):
+        return "every radius follows from its counts, but is NO CERTIFICATE: the rule spends more than alpha"
+    if verdict.plan is not None and verdict.plan.method == "memorized":
+        return "every radius follows from its counts and from the recorded distances to earlier balls"
     return "every radius follows from its counts"
 
 

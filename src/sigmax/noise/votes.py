@@ -21,6 +21,7 @@ from sigmax.certify.procedure import (
     Ask,
     Counted,
     Counts,
+    Local,
     Look,
     Procedure,
     Question,
@@ -107,7 +108,7 @@ def first_asks(asked: Mapping[int, Question], most: int) -> dict[int, Question]:
     taken: dict[int, Question] = {}
     votes = 0
     for position, question in asked.items():
-        n = 0 if isinstance(question, Look) else question.n
+        n = 0 if isinstance(question, Look | Local) else question.n
         if not taken or votes + n <= most:
             taken[position] = question
             votes += n
@@ -120,6 +121,7 @@ def answer(
     """The answers to all questions; those that can share a batch do."""
     together: dict[tuple[int, float | None], tuple[Voter, list[Item]]] = {}
     for position, question in asked.items():
+        assert not isinstance(question, Local)  # the scheme answers these
         recorded = {stage.name: stage for stage in known.get(position, ())}
         reply = recorded_answer(question, recorded) if recorded else None
         if isinstance(question, Look):
@@ -137,7 +139,7 @@ def answer(
 
 
 def _as_counts(reply: Answer | None) -> tuple[Counts, ...] | None:
-    assert not isinstance(reply, Seen)
+    assert not isinstance(reply, Seen | float)
     return reply.counts if isinstance(reply, Counted) else None if reply is None else (reply,)
 
 

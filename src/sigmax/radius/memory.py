@@ -33,6 +33,7 @@ from sigmax.radius.distances import flat_points, near_distances, relative_error,
 from sigmax.radius.normal import EPS
 
 Labels = NDArray[np.int64]
+Deciding = tuple[tuple[int, float], ...]  # balls by their place in the memory, with the input's distance from each
 
 
 class Balls(NamedTuple):
@@ -118,6 +119,33 @@ def _named(asked_label: int | None, asked: float, label: int | None, radius: flo
     return Settled(label, radius, "kept" if radius == asked else "shrunk" if radius < asked else "grown")
 
 
+def _deciding(label: int | None, radius: float, found: Settled, balls: Balls, error: float) -> list[int]:
+    """As few balls as make the same of the input: the nearest of another class, and those that leave it most."""
+    chosen = (
+        _extremes(label, balls) | _extremes(found.label, balls) | set(np.flatnonzero(balls.apart == 0)[:1].tolist())
+    )
+    kept = sorted(chosen)
+    for ball in sorted(chosen):
+        fewer = [i for i in kept if i != ball]
+        if settle(label, radius, *_some(balls, fewer), error=error) == found:
+            kept = fewer
+    same = settle(label, radius, *_some(balls, kept), error=error) == found
+    return kept if same else list(range(len(balls.apart)))
+
+
+def _some(balls: Balls, chosen: list[int]) -> Balls:
+    return Balls(balls.apart[chosen], balls.classes[chosen], balls.radii[chosen])
+
+
+def _extremes(label: int | None, balls: Balls) -> set[int]:
+    other = np.full(len(balls.classes), True) if label is None else balls.classes != label
+    left = balls.radii - balls.apart
+    # The rule's margins are a tiny share of the distance: what is extreme with them is among the first without.
+    nearest = np.argsort(np.where(other, -left, np.inf), kind="stable")[:2]
+    deepest = [np.argsort(np.where(group, -left, np.inf), kind="stable")[:2] for group in (other, ~other)]
+    return {int(i) for some in (nearest, *deepest) for i in some}
+
+
 class Memory:
     """The balls certified so far, in order, with a look-up that is fast among many.
 
@@ -151,6 +179,16 @@ class Memory:
         apart = near_distances(self._centres, near, point)
         labels, radii = np.array(self.labels, dtype=np.int64)[near], np.array(self.radii)[near]
         return settle(label, radius, apart, labels, radii, error=self.error)
+
+    def explain(self, x: object, label: int | None, radius: float) -> "tuple[Settled, Deciding]":
+        """What `look_up` finds, and the few balls that decide it: from them alone `settle` finds the same."""
+        point = self._point(x)
+        near = self._near(point, radius if label is not None else 0.0)
+        apart = near_distances(self._centres, near, point)
+        balls = Balls(apart, np.array(self.labels, dtype=np.int64)[near], np.array(self.radii)[near])
+        found = settle(label, radius, *balls, error=self.error)
+        chosen = _deciding(label, radius, found, balls, self.error)
+        return found, tuple((int(near[i]), float(apart[i])) for i in chosen)
 
     def add(self, x: object, label: int, radius: float) -> None:
         """Store a ball that was settled in this memory, as when a run is taken up again."""

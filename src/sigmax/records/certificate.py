@@ -1,6 +1,6 @@
 """What a certification or a prediction says, with the counts that prove it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -35,6 +35,30 @@ class Outcome(Enum):
         "the router cannot rule out an expert that is undecided or of another class; "
         "draw more samples, or train the router longer"
     )
+    SCALE_UNDECIDED = (
+        "a scale was shown neither to name a class nor to leave the input to the smaller scales; "
+        "draw more samples, or move its threshold"
+    )
+    NO_SCALE = (
+        "no scale gives any class the share of votes that it asks for; "
+        "add a smaller sigma, or use a model trained with these scales"
+    )
+    UNSOUND = (
+        "claimed with the released code's shares of alpha, which sum to more than alpha; "
+        "for comparison only, certify with budget='sound' for a certificate"
+    )
+    REMEMBERED = (
+        "no perturbation within the radius changes the class, within this memory: as long as later inputs are "
+        "answered with it"
+    )
+    CROWDED = (
+        "earlier answers of the memory leave this input no radius of its own; "
+        "certify it earlier, or use smaller noise so that their balls are smaller"
+    )
+    UNREMEMBERED = (
+        "the noise was chosen for this input alone, so its radius says nothing of its neighbours and is no "
+        "certificate; certify with Memorized, which remembers"
+    )
     TIED = "two classes have the same score, or so nearly that rounding may have swapped them"
     CLAIMED = "read from another tool's log, which holds no counts; certify again to prove it"
     ABSTAINED_ELSEWHERE = "another tool's log says it abstained; certify again to learn why"
@@ -59,6 +83,9 @@ class Stage:
     noise (`sigma` 0), `lower` and `upper` are the leading score and the strongest rival's.
     `looks`: the new votes of every look, where sampling was adaptive. `alpha` is then the level of the look that
     proved most, whose bounds `lower` and `upper` are (0 where no look could claim anything).
+    A stage without votes tells the noise of this very input (`sigma`), or what a memory did: `balls` are the stored
+    answers that decided, by their place in the memory, with the input's distance from each; `upper` is the relative
+    error of such distances, `radius` what was left.
     """
 
     name: str
@@ -70,6 +97,7 @@ class Stage:
     upper: float | None = None
     radius: float | None = None
     looks: tuple[tuple[int, ...], ...] = ()
+    balls: tuple[tuple[int, float], ...] = ()
 
     def __post_init__(self) -> None:
         if sum(self.counts) != self.n or min(self.counts, default=0) < 0:
@@ -107,11 +135,8 @@ class Certificate:
     @property
     def sigma(self) -> float | None:
         """The noise of the classifier in charge: of the expert the router put first; None where none was asked."""
-        for stage in self.stages:
-            *parts, last = stage.name.split("/")
-            if "router" not in parts and last != "selection":
-                return stage.sigma
-        return None
+        stage = in_charge(stage for stage in self.stages if not stage.name.endswith("selection"))
+        return None if stage is None else stage.sigma
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +154,15 @@ class Prediction:
     def draws(self) -> int:
         """Votes cast in all stages together."""
         return sum(stage.n for stage in self.stages)
+
+
+def in_charge(stages: Iterable[Stage]) -> Stage | None:
+    """Of these stages that of the classifier in charge: of the first expert, and in a cascade of its last scale."""
+    voting = [stage for stage in stages if "router" not in stage.name.split("/")[:-1]]
+    if not voting:
+        return None
+    cascade, scale, _ = voting[0].name.rpartition("scale-")
+    return [stage for stage in voting if stage.name.startswith(cascade + scale)][-1] if scale else voting[0]
 
 
 def leading(counts: Sequence[int]) -> tuple[int, int]:

@@ -1,13 +1,15 @@
 """Runs for other tools: the field's table of radii, and parquet with the counts of every stage."""
 
 import json
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sigmax.errors import RequestError
 from sigmax.files import written_whole
+from sigmax.records.certificate import Outcome, leading
 from sigmax.records.lines import Record
 from sigmax.records.rounding import down
 from sigmax.records.run import Run
@@ -17,15 +19,21 @@ if TYPE_CHECKING:
 
 RADIUS_DECIMALS = 6
 _HEADER = "idx label predict radius correct time".split()
+_CASCADE_HEADER = "idx label predict radius r_neg correct pred_uc corr_uc stage time".split()
 
 
 def export_tsv(run: Run, path: str | Path) -> None:
     """Write the run as the field's log: -1 is an abstention, time a timedelta.
 
     Radii are rounded down to six decimals, where the field prints three digits rounded to nearest: the file never
-    claims more than the run.
+    claims more than the run. A cascade has its authors' columns: -2 where a scale was undecided; r_neg, how far the
+    scales before leave the input to the last; pred_uc and corr_uc, the class by plain shares of the votes; stage, 0
+    for the largest sigma.
     """
-    lines = ["\t".join(_HEADER), *("\t".join(_tsv_cells(record)) for record in run.records)]
+    header, cells = (
+        (_HEADER, _tsv_cells) if run.plan.method != "multiscale" else (_CASCADE_HEADER, _cascade_cells(run))
+    )
+    lines = ["\t".join(header), *("\t".join(cells(record)) for record in run.records)]
     with written_whole(Path(path)) as draft:
         draft.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
@@ -40,6 +48,25 @@ def _tsv_cells(record: Record) -> tuple[str, ...]:
         str(int(record.correct)),
         str(timedelta(seconds=record.seconds)),
     )
+
+
+def _cascade_cells(run: Run) -> Callable[[Record], tuple[str, ...]]:
+    marks = list(reversed(run.plan.rule["thresholds"]))
+
+    def cells(record: Record) -> tuple[str, ...]:
+        index, label, predicted, radius, correct, seconds = _tsv_cells(record)
+        c = record.certificate
+        asked = [stage for stage in c.stages if stage.name.endswith("estimation")]
+        passed = min((stage.radius or 0.0 for stage in asked[:-1]), default=math.inf)
+        shares = [max(stage.counts) / stage.n > mark for stage, mark in zip(asked, marks, strict=False)]
+        plain = leading(asked[shares.index(True) if any(shares) else -1].counts)[0]
+        if c.outcome is Outcome.SCALE_UNDECIDED:
+            predicted = "-2"
+        far = down(passed, RADIUS_DECIMALS) if passed < math.inf else "inf"
+        told = index, label, predicted, radius, far, correct, str(plain), str(int(plain == record.label))
+        return (*told, str(len(asked) - 1), seconds)
+
+    return cells
 
 
 def export_parquet(run: Run, path: str | Path) -> None:

@@ -70,10 +70,11 @@ class Record:
 
 
 def _plain(stage: Stage) -> dict[str, Any]:
-    """A stage as plain data; looks are written only where there were several."""
+    """A stage as plain data; looks are written only where there were several, balls where a memory has some."""
     data = asdict(stage)
-    if not stage.looks:
-        del data["looks"]
+    for name in ("looks", "balls"):
+        if not data[name]:
+            del data[name]
     return data
 
 
@@ -82,7 +83,11 @@ def _stage(data: Mapping[str, Any]) -> Stage:
     for counts in (data["counts"], *looks):
         for count in counts:
             _require(type(count) is int and count >= 0, "a count", "a whole number of at least 0", count)
-    stage = Stage(**{**data, "counts": tuple(data["counts"]), "looks": looks})
+    balls = tuple(tuple(ball) for ball in data.get("balls", ()))
+    for ball in balls:
+        known = len(ball) == 2 and type(ball[0]) is int and ball[0] >= 0 and _is_float(ball[1]) and ball[1] >= 0
+        _require(known, "a ball", "its place in the memory and a distance", ball)
+    stage = Stage(**{**data, "counts": tuple(data["counts"]), "looks": looks, "balls": balls})
     _require(type(stage.name) is str, "a stage's name", "text", stage.name)
     _require(_is_float(stage.sigma), "a stage's sigma", "a finite number", stage.sigma)
     _require(type(stage.n) is int, "a stage's n", "a whole number", stage.n)

@@ -1,7 +1,7 @@
 """Does every record prove its radius? Recomputed from the counts alone: no model, no data, no GPU."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -9,6 +9,7 @@ from typing import Any
 
 from sigmax import radius
 from sigmax.certify.checks import check_draws, is_number
+from sigmax.certify.memorized_rule import Ball, MemorizedRule
 from sigmax.certify.procedure import replay
 from sigmax.certify.rebuild import rebuild
 from sigmax.certify.sampling import remade
@@ -63,14 +64,17 @@ class Verdict:
 def verify(path: str | Path) -> Verdict:
     """Check every line of a run file; goes on after a bad one so that all are named."""
     path = Path(path)
-    run, findings = Assembly(), list[Finding]()
+    run, findings, balls = Assembly(), list[Finding](), list[Ball]()
     for number, line in numbered_lines(path):
         try:
             record = run.take(line)
             if number == 1 and run.plan is not None:
                 check_plan(run.plan)
             if record is not None and run.plan is not None:
-                findings += [Finding(number, f"input {record.index}: {p}") for p in problems(run.plan, record)]
+                told = problems(run.plan, record, balls)
+                findings += [Finding(number, f"input {record.index}: {p}") for p in told]
+                if record.certificate.predicted is not None:
+                    balls.append((record.certificate.predicted, record.certificate.radius))
         except RequestError as error:
             findings.append(Finding(number, str(error)))
             if run.plan is None:  # without a plan no other line means anything
@@ -91,10 +95,10 @@ def check_plan(plan: Plan) -> None:
         )
 
 
-def problems(plan: Plan, record: Record) -> list[str]:
-    """What is wrong with one record, if anything."""
+def problems(plan: Plan, record: Record, before: Sequence[Ball] = ()) -> list[str]:
+    """What is wrong with one record, if anything; `before` are the answers of the records before it, in order."""
     try:
-        return list(_claims(plan, record) if plan.method == IMPORTED else _proof(plan, record))
+        return list(_claims(plan, record) if plan.method == IMPORTED else _proof(plan, record, before))
     except RequestError as error:
         return [str(error)]
 
@@ -122,12 +126,15 @@ def _claimable(plan: Plan) -> float:
     return float(sigma)
 
 
-def _proof(plan: Plan, record: Record) -> Iterator[str]:
+def _proof(plan: Plan, record: Record, before: Sequence[Ball]) -> Iterator[str]:
     rule = rebuild(plan.rule)
     if not 0 <= record.label < rule.classes:
         yield f"label {record.label} is not a class (0..{rule.classes - 1})"
     procedure = rule.certifying(n0=plan.n0 or 0, n=plan.n, alpha=plan.alpha, sampling=remade(plan.sampling))
-    yield from disagreements(record.certificate, replay(procedure, record.certificate.stages))
+    proved = replay(procedure, record.certificate.stages)
+    if isinstance(rule, MemorizedRule):
+        proved = rule.replayed(proved, record.certificate.stages, before)
+    yield from disagreements(record.certificate, proved)
 
 
 def disagreements(recorded: Certificate, proved: Certificate) -> Iterator[str]:
@@ -144,7 +151,7 @@ def disagreements(recorded: Certificate, proved: Certificate) -> Iterator[str]:
     if len(recorded.stages) != len(proved.stages):
         yield f"{len(recorded.stages)} stages are recorded, {len(proved.stages)} are asked for"
     for old, new in zip(recorded.stages, proved.stages, strict=False):
-        for name in ("name", "sigma", "counts", "n", "looks", "alpha", "lower", "upper", "radius"):
+        for name in ("name", "sigma", "counts", "n", "looks", "balls", "alpha", "lower", "upper", "radius"):
             yield from _differs(f"{old.name} {name}", getattr(old, name), getattr(new, name), new.sigma)
 
 

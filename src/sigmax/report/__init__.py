@@ -22,6 +22,7 @@ from sigmax.report.recertified import Recertified
 from sigmax.report.references import envelope, oracle_radii
 from sigmax.report.routes import routing
 from sigmax.report.routing_plot import draw_routing
+from sigmax.report.scheme_table import scheme_table, write_scheme_table
 from sigmax.report.shares import outcome_shares, reasons
 from sigmax.report.sigma_plot import draw_best_sigma, draw_envelope, draw_radius_by_sigma
 
@@ -67,8 +68,10 @@ __all__ = [
     "resample",
     "routing",
     "save",
+    "scheme_table",
     "sensitivity",
     "share_of_radius",
     "vote_shares",
     "write",
+    "write_scheme_table",
 ]

@@ -6,6 +6,7 @@ from typing import Any
 from sigmax.records.field import NOT_STATED
 from sigmax.records.run import Run
 from sigmax.report.questions import on_question
+from sigmax.report.schemes import is_sound
 from sigmax.report.study import Study
 
 
@@ -13,13 +14,33 @@ def on_run(run: Run) -> list[str]:
     """Sentences on one run: what it lacks or was not asked, and, of an imported one, what was found in the log."""
     if run.plan.method == "imported":
         return list(_on_import(run.plan.rule, run.plan.made_with))
-    if len(run.records) == run.planned:
-        return on_question(run)
-    return [
-        *on_question(run),
-        f"unfinished, {len(run.records):,} of {run.planned:,} inputs; the figures are of those, "
-        "which need not be like the rest",
-    ]
+    return [*_on_scheme(run.plan.rule), *on_question(run), *_on_extent(run)]
+
+
+def _on_scheme(rule: Mapping[str, Any]) -> Iterator[str]:
+    if not is_sound(rule):
+        yield (
+            "NOT SOUND: the released code's shares of alpha sum to more than alpha, so that these radii are no "
+            "certificates; for comparison only"
+        )
+    if rule["scheme"] == "semi-elastic" and not rule["field"]["proved"]:
+        yield (
+            f"certified only if log sigma of the field {rule['field'].get('function')!r} changes at most at the "
+            f"rate {rule['field']['rate']:g}, which its user vouches for and nobody proved"
+        )
+    if rule["scheme"] == "memorized":
+        yield (
+            "valid within this memory: the noise was chosen for each input by itself, so radii hold for answers "
+            "that are given later with the balls of this run in mind; another order of inputs may give others"
+        )
+
+
+def _on_extent(run: Run) -> Iterator[str]:
+    if len(run.records) < run.planned:
+        yield (
+            f"unfinished, {len(run.records):,} of {run.planned:,} inputs; the figures are of those, "
+            "which need not be like the rest"
+        )
 
 
 def on_comparing(runs: Sequence[Run]) -> list[str]:

@@ -100,6 +100,8 @@ def _draws(run: Run) -> str:
         told += f", {in_words(sampling)}"
     if is_dual(run):
         told += ", for the router and for each expert asked"
+    elif plan.method == "multiscale":
+        told += ", at each scale asked"
     elif sampling.kind == "fixed":
         return told
     return f"{told}; {mean_draws(run):,.0f} an input on average"

@@ -120,6 +120,11 @@ def _request(run: Source, n: int | None, alpha: float | None, *, fewer: bool = T
 def _check_fixed(run: Run) -> None:
     """Every stage drew what was planned: where sampling could stop early, the rest is not known."""
     advice = "certify with fixed sampling to work out other n and alpha"
+    if run.plan.method == "memorized":
+        raise RequestError(
+            f"{run.path.name} has a memory, in which every answer depends on those before, at the run's own n and "
+            "alpha; certify with the others to know"
+        )
     if dict(getattr(run.plan, "sampling", {})).get("kind", "fixed") != "fixed":  # older plans do not say
         raise RequestError(
             f"{run.path.name} was sampled adaptively, so that its stages end where they like; {advice}"

@@ -9,7 +9,51 @@ def scheme_text(rule: Mapping[str, Any]) -> str:
     if rule["scheme"] == "dual":
         router = f"router sigma {rule['router']['sigma']:g}{_bound(rule['router'])}"
         return ", ".join(["dual", f"rule {rule['rule']}", router, f"experts {expert_names(rule)}"])
+    if rule["scheme"] == "multiscale":
+        return _cascade(rule)
+    if rule["scheme"] == "semi-elastic":
+        word = "proved" if rule["field"]["proved"] else "vouched for"
+        rate = f"rate {rule['field']['rate']:g} {word}"
+        return f"semi-elastic, field {rule['field']['field']}, {rate}, dim {rule['dim']}"
+    if rule["scheme"] == "memorized":
+        return (
+            f"memorized, sigma {rule['least']:g} to {rule['most']:g} by {rule['search']}, valid within its memory"
+        )
     return ", ".join([str(rule["scheme"]), *_settings(rule)])
+
+
+def _cascade(rule: Mapping[str, Any]) -> str:
+    """'multiscale, sigmas 1 / 0.5 / 0.25, thresholds 0.5', and whether it is no certificate."""
+    marks = list(reversed(rule["thresholds"]))
+    shown = marks[:1] if len(set(marks)) == 1 else marks
+    words = [
+        "multiscale",
+        f"sigmas {' / '.join(f'{s:g}' for s in reversed(rule['sigmas']))}",
+        f"threshold{'s' if len(shown) > 1 else ''} {' / '.join(f'{t:g}' for t in shown)}",
+    ]
+    return ", ".join(words if is_sound(rule) else [*words, "released budget (not sound)"])
+
+
+def is_sound(rule: Mapping[str, Any]) -> bool:
+    """Whether the radii of a run with this rule are certificates, as far as its rule goes."""
+    return bool(rule.get("budget", "sound") == "sound")
+
+
+def soundness(rule: Mapping[str, Any]) -> str:
+    """What makes the radii of a rule certificates, in a few words for a table."""
+    if not is_sound(rule):
+        return "not sound"
+    if rule["scheme"] == "semi-elastic":
+        return "semi-elastic, rate proved" if rule["field"]["proved"] else "semi-elastic, rate vouched for"
+    words = {
+        "smoothed": "constant noise",
+        "dual": "certified router",
+        "multiscale": "certified cascade",
+        "memorized": "within memory",
+        "lipschitz": "Lipschitz constant, vouched for",
+        "imported": "claimed, not proved",
+    }
+    return words.get(str(rule["scheme"]), str(rule["scheme"]))
 
 
 def in_words(rule: Mapping[str, Any]) -> str:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from sigmax.certify.dual_parts import ROUTER
-from sigmax.certify.procedure import Answer, Ask, Look, Procedure, Question, Seen, Together, recorded_answer
+from sigmax.certify.procedure import Answer, Ask, Local, Look, Procedure, Question, Seen, Together, recorded_answer
 from sigmax.certify.rebuild import rebuild
 from sigmax.certify.sampling import remade
 from sigmax.errors import RequestError
@@ -63,10 +63,11 @@ def true_radii(run: Run, *, alpha: float | None = None) -> Floats:
 
     With `alpha` they are what the same counts prove at that chance of error instead of the run's own. A router may
     then reach experts that the run had no need to ask: they count as undecided, so the radius is never too large.
-    A run with adaptive sampling stopped where its own alpha told it to, so its radii stay as they are.
+    A run with adaptive sampling stopped where its own alpha told it to, and a memory holds what was settled at its
+    own, so their radii stay as they are.
     """
     certificates = [record.certificate for record in run.records]
-    if alpha is not None and remade(run.plan.sampling).kind == "fixed":
+    if alpha is not None and remade(run.plan.sampling).kind == "fixed" and run.plan.method != "memorized":
         rule, n0, n = rebuild(run.plan.rule), run.plan.n0 or 0, run.plan.n
         certificates = [_replayed(rule.certifying(n0=n0, n=n, alpha=alpha), c.stages) for c in certificates]
     right = [c.predicted == record.label for c, record in zip(certificates, run.records, strict=True)]
@@ -97,6 +98,8 @@ def _part(stage: str) -> str:
 def _tie(question: Question) -> Answer:
     if isinstance(question, Look):
         return Seen(0, 0.0, 0.0)
+    if isinstance(question, Local):
+        return 1.0
     assert isinstance(question, Ask)
     fewest, more = divmod(question.n, question.classes)
     return tuple(fewest + (c < more) for c in range(question.classes))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sigmax.errors import RequestError
 from sigmax.planning import least_votes, radius_of
-from sigmax.records.certificate import Outcome, Stage
+from sigmax.records.certificate import Outcome, Stage, in_charge
 from sigmax.records.lines import Record
 from sigmax.records.rounding import Precision
 from sigmax.records.run import Run
@@ -61,11 +61,7 @@ def true_class_votes(run: Run) -> Votes:
 
 def estimation(record: Record) -> Stage | None:
     """The votes that bound the class: of the expert in charge, where there are several; None where none voted."""
-    for stage in record.certificate.stages:
-        *parts, last = stage.name.split("/")
-        if last == "estimation" and "router" not in parts:
-            return stage
-    return None
+    return in_charge(s for s in record.certificate.stages if s.name.rpartition("/")[2] == "estimation")
 
 
 def _counted(record: Record) -> tuple[int, int]:

@@ -18,11 +18,19 @@ from sigmax import __version__, models
 from sigmax.certify.dual import Dual
 from sigmax.certify.dual_parts import ROUTER, expert_name
 from sigmax.certify.dual_rule import DualRule
+from sigmax.certify.fields import SigmaField
 from sigmax.certify.lipschitz import Lipschitz
 from sigmax.certify.lipschitz_rule import LipschitzRule
+from sigmax.certify.memorized import Memorized
+from sigmax.certify.memorized_rule import MemorizedRule
+from sigmax.certify.multiscale import Multiscale
+from sigmax.certify.multiscale_rule import MultiscaleRule
 from sigmax.certify.procedure import Rule
 from sigmax.certify.rebuild import rebuild
+from sigmax.certify.scale import scale_name
 from sigmax.certify.scheme import Scheme
+from sigmax.certify.semi_elastic import SemiElastic
+from sigmax.certify.semi_elastic_rule import SemiElasticRule
 from sigmax.certify.smoothed import Smoothed
 from sigmax.certify.smoothed_rule import SmoothedRule
 from sigmax.errors import RequestError, RunError
@@ -30,6 +38,7 @@ from sigmax.files import replacing
 from sigmax.models.halves import Store, check_store
 from sigmax.models.optional import fetched
 from sigmax.system import zoo
+from sigmax.system.field_files import check_fields, load_field, save_fields
 from sigmax.system.networks import Known, Networks, entries, files_of, fingerprint_of, parts_of
 from sigmax.system.rounded import Rounded
 from sigmax.system.toml import dumps
@@ -46,6 +55,7 @@ def save(scheme: Scheme, folder: str | Path, *, store: Store = "fp32") -> Path:
     """
     folder, scheme = Path(folder), as_stored(scheme, store)
     networks = entries(scheme)
+    check_fields(scheme)
     _refuse_other(folder, scheme)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -54,6 +64,7 @@ def save(scheme: Scheme, folder: str | Path, *, store: Store = "fp32") -> Path:
             model = parts[name]
             assert isinstance(model, nn.Module)
             models.save(folder / file, model, store=store)
+        save_fields(scheme, folder)
         with replacing(folder / HEAD) as draft:
             draft.write_text(dumps(_head(scheme, networks)))
     except OSError as error:
@@ -109,11 +120,29 @@ def _scheme(rule: Rule, prefix: str, networks: Networks | Rounded, how: Mapping[
         experts = [_scheme(e, f"{prefix}{expert_name(j)}/", networks, how) for j, e in enumerate(rule.experts)]
         assert isinstance(router, Smoothed)
         return Dual(router, experts, rule=rule.rule)
+    if isinstance(rule, MultiscaleRule):
+        places = [f"{prefix}{scale_name(s)}/base" for s in reversed(range(len(rule.sigmas)))]
+        return Multiscale([networks.get(place, rule.classes) for place in places], **_told(rule), **how)
     model = networks.get(f"{prefix}base", rule.classes)
+    if isinstance(rule, SemiElasticRule):
+        field = _field(networks, f"{prefix}field", rule.field)
+        return SemiElastic(model, field=field, classes=rule.classes, **how)
+    if isinstance(rule, MemorizedRule):
+        return Memorized(model, **_told(rule), **how)
     if isinstance(rule, LipschitzRule):
         return Lipschitz(model, rule.constant, classes=rule.classes, device=how["device"])
     assert isinstance(rule, SmoothedRule)
     return Smoothed(model, sigma=rule.sigma, classes=rule.classes, bound=rule.bound, **how)
+
+
+def _field(networks: Networks | Rounded, place: str, told: Mapping[str, Any]) -> SigmaField:
+    """The field of this place: from its file, or where networks are only rounded the very same."""
+    return networks.fields[place] if isinstance(networks, Rounded) else load_field(networks.folder, place, told)
+
+
+def _told(rule: Rule) -> dict[str, Any]:
+    """What a scheme is told besides its networks: the rule's own fields."""
+    return {name: value for name, value in rule.describe().items() if name != "scheme"}
 
 
 def fingerprint(scheme: Scheme) -> str:

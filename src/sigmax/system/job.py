@@ -81,7 +81,7 @@ def certify_run(
     )
     with Journal(Path(out), plan) as journal:
         if not journal.finished:
-            _certify_into(journal, scheme, dataset, watch or (lambda done, total: None))
+            _certify_into(journal, scheme.fresh(), dataset, watch or (lambda done, total: None))
     return read(out)
 
 
@@ -92,11 +92,29 @@ def _certify_into(journal: Journal, scheme: Scheme, dataset: Dataset, watch: Wat
     for first in range(0, len(indices), size):
         group = indices[first : first + size]
         if all(index in journal.records for index in group):
+            recall(scheme, dataset, [journal.records[index] for index in group])
             continue
         for record in _certify_group(journal, scheme, dataset, group):
             journal.write(record)
             watch(len(journal.records), len(indices))
     journal.finish()
+
+
+def recall(scheme: Scheme, dataset: Dataset, records: Sequence[Record]) -> None:
+    """Tell the scheme, if it remembers, what was certified before."""
+    if type(scheme).recall is Scheme.recall:
+        return
+    pixels = torch.from_numpy(dataset.pixels([record.index for record in records]))
+    for x, record in zip(pixels, records, strict=True):
+        scheme.recall(x, record.certificate)
+
+
+def recall_run(scheme: Scheme, run: Run, dataset: Dataset) -> None:
+    """Give a scheme the memory of a finished or unfinished run, so that its next answers agree with that run's."""
+    there = run.plan.system, run.plan.data.get("fingerprint")
+    if there != (fingerprint(scheme), dataset.fingerprint):
+        raise RequestError(f"{run.path} is a run of another system or of other data; give those it was made with")
+    recall(scheme, dataset, run.records)
 
 
 def _certify_group(journal: Journal, scheme: Scheme, dataset: Dataset, group: Sequence[int]) -> Iterator[Record]:

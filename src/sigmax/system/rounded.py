@@ -23,6 +23,7 @@ class Rounded:
                     "it; keep this system with store='fp32'"
                 )
         self._copies: dict[int, Any] = {}
+        self.fields = dict(scheme.fields)  # which hold no weights, and stay as they are
 
     def get(self, name: str, classes: int) -> nn.Module:
         """The rounded copy of the network of this name."""

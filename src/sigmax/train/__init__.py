@@ -13,6 +13,7 @@ the experts under the routed noise, and a pipeline that does all of it from one 
 from sigmax.train.choose import Choice, choose_sigmas
 from sigmax.train.classifier import train_classifier
 from sigmax.train.denoiser import DENOISING, Denoising, train_denoiser
+from sigmax.train.field_noise import FieldNoise
 from sigmax.train.finetune import FINE_TUNING, Mixed, Routed, fine_tune, routes_of
 from sigmax.train.gaussian import Gaussian, add_noise
 from sigmax.train.labels import Labels, make_labels, read_labels
@@ -38,6 +39,7 @@ __all__ = [
     "Denoising",
     "EpochReport",
     "Examples",
+    "FieldNoise",
     "Gaussian",
     "Labels",
     "Method",

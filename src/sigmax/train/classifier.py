@@ -14,6 +14,7 @@ from sigmax.data import Dataset
 from sigmax.errors import RequestError
 from sigmax.models import Classifier, Description, Normalisation
 from sigmax.train.data_dependent import DataDependent
+from sigmax.train.field_noise import FieldNoise
 from sigmax.train.gaussian import Gaussian
 from sigmax.train.method import Examples, Method
 from sigmax.train.network import images, told_of, told_of_denoiser, train_network
@@ -71,8 +72,8 @@ def train_classifier(
         sigma=sigma,
     )
     taught_by = method(sigma)
-    if denoiser is not None and isinstance(taught_by, DataDependent):
-        raise RequestError("behind a denoiser all images have one noise; train without data-dependent noise there")
+    if denoiser is not None and isinstance(taught_by, DataDependent | FieldNoise):
+        raise RequestError("behind a denoiser all images have one noise; train without noise of their own there")
     if start is not None:
         description = _like(start, description)
         made_from["start"] = models.fingerprint(start)

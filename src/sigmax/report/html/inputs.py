@@ -55,7 +55,7 @@ def _by_stage(records: Sequence[Record]) -> Iterator[tuple[str, int, list[int], 
 
 def _order(name: str) -> list[tuple[int, str]]:
     """Router before experts, experts by their number, selection before estimation."""
-    ranks = ("router", "selection", "measure", "estimation")
+    ranks = ("router", "noise", "selection", "measure", "estimation", "memory")
     return [(ranks.index(part) if part in ranks else len(ranks), part.zfill(12)) for part in name.split("/")]
 
 
@@ -88,6 +88,8 @@ def described(name: str, rule: Mapping[str, Any]) -> Data:
         if part == "router":
             routes = [expert_name(expert) for expert in rule.get("experts", ())]
             words.append("router")
+        elif part.startswith("scale-"):
+            words.append(f"sigma {rule['sigmas'][-1 - int(part.rpartition('-')[2])]:g}")
         else:
             number = int(part.rpartition("-")[2])
             rule = rule["experts"][number]

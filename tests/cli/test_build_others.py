@@ -1,0 +1,204 @@
+"""`sigmax build multiscale|semi-elastic|memorized` and `sigmax compare`: from checkpoints to runs and figures."""
+
+import pandas as pd
+import pytest
+
+import sigmax as sx
+
+CERTIFY = ["--data", "digits", "--max", 4, "--n", 300, "--n0", 20]
+
+
+@pytest.fixture
+def net(trained):
+    return trained / "net.safetensors"
+
+
+def walked(sigmax, system, folder):
+    """Certify, verify, export and report; what verify said."""
+    run = folder / "run.jsonl"
+    certified = sigmax("certify", system, *CERTIFY, "--out", run)
+    assert certified.returncode == 0, certified.stderr
+    verified = sigmax("verify", run)
+    assert verified.returncode == 0, verified.stderr
+    assert sigmax("export", run, "--format", "tsv", "--out", folder / "run.tsv").returncode == 0
+    reported = sigmax("report", run, "--out", folder / "report")
+    assert reported.returncode == 0, reported.stderr
+    assert sigmax("predict", system, "--data", "digits", "--max", 2).returncode == 0
+    return verified.stdout
+
+
+def test_multiscale(net, tmp_path, sigmax):
+    out = tmp_path / "cascade"
+    built = sigmax(
+        "build", "multiscale", net, "--sigmas", "0.25,0.5,1", "--thresholds", "0.5,0.5,0.6", "--out", out
+    )
+    assert built.returncode == 0, built.stderr
+    assert "a cascade of sigma 1 / 0.5 / 0.25, 10 classes, budget sound" in built.stdout
+    assert sx.load(out).rule.thresholds == (0.5, 0.5, 0.6)
+    assert sorted(path.name for path in out.iterdir()) == ["scale-0.safetensors", "system.toml"]
+    assert "every radius follows from its counts" in walked(sigmax, out, tmp_path)
+    assert "stage" in (tmp_path / "run.tsv").read_text().splitlines()[0]
+
+
+def test_the_released_budget_is_warned_of(net, tmp_path, sigmax):
+    words = ["--sigmas", "0.25 0.5", "--budget", "released", "--out", tmp_path / "cascade"]
+    built = sigmax("build", "multiscale", net, net, *words)
+    assert built.returncode == 0, built.stderr
+    assert "the radii are no certificates" in built.stderr
+    assert "NO CERTIFICATE" in walked(sigmax, tmp_path / "cascade", tmp_path)
+
+
+def test_semi_elastic(net, tmp_path, sigmax):
+    words = [
+        "--data",
+        "digits",
+        "--base",
+        0.5,
+        "--rate",
+        0.01,
+        "--k",
+        5,
+        "--offset",
+        2,
+        "--out",
+        tmp_path / "elastic",
+    ]
+    built = sigmax("build", "semi-elastic", net, *words)
+    assert built.returncode == 0, built.stderr
+    assert "images of digits train, rate 0.01" in built.stdout
+    assert (tmp_path / "elastic" / "field.safetensors").is_file()
+    assert "rate 0.01 proved, dim 64" in walked(sigmax, tmp_path / "elastic", tmp_path)
+
+
+def test_memorized(net, tmp_path, sigmax):
+    words = ["--sigma0", 0.5, "--steps", 3, "--out", tmp_path / "memorized"]
+    built = sigmax("build", "memorized", net, *words)
+    assert built.returncode == 0, built.stderr
+    assert "hold within the memory of a run" in built.stdout
+    assert "recorded distances to earlier balls" in walked(sigmax, tmp_path / "memorized", tmp_path)
+    held = sigmax("verify", tmp_path / "run.jsonl", "--data", "digits")
+    assert held.returncode == 0, held.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["multiscale", "NET", "--sigmas", "1,0.5"], "strictly rising"),
+        (["multiscale", "NET", "--sigmas", "one"], "--sigmas must be noise levels such as 0.25,0.5,1"),
+        (["multiscale", "NET", "NET", "--sigmas", "0.1,0.2,0.3"], "one for each of the 3 sigmas"),
+        (["multiscale", "NET", "--sigmas", "0.5,1", "--thresholds", "0.3"], "from 0.5 to below 1"),
+        (["semi-elastic", "NET", "--data", "digits", "--k", 0], "expected k from 1"),
+        (["semi-elastic", "NET", "--data", "nothing"], "nothing"),
+        (["memorized", "NET", "--sigma0", 0.5, "--least", 1], "expected least <= sigma0 <= most"),
+        (["memorized", "absent.safetensors", "--sigma0", 0.5], "absent.safetensors"),
+    ],
+)
+def test_bad_requests_end_with_code_2(net, words, named, tmp_path, sigmax):
+    refused = sigmax("build", *(net if word == "NET" else word for word in words), "--out", tmp_path / "system")
+    assert refused.returncode == 2
+    assert named in refused.stderr
+    assert not (tmp_path / "system").exists()
+
+
+# compare
+
+CONFIG = """
+out = "{out}"
+network = "{net}"
+radii = [0.0, 0.25]
+
+[data]
+source = "digits"
+max = 5
+
+[certify]
+n0 = 20
+n = 300
+
+[schemes.constant]
+kind = "smoothed"
+sigma = 0.5
+
+[schemes.cascade]
+kind = "multiscale"
+sigmas = [0.25, 0.5]
+thresholds = [0.5]
+
+[schemes.released]
+kind = "multiscale"
+sigmas = [0.25, 0.5]
+budget = "released"
+
+[schemes.elastic]
+kind = "semi-elastic"
+base = 0.5
+rate = 0.01
+k = 5
+offset = 2.0
+points = 200
+
+[schemes.memory]
+kind = "memorized"
+sigma0 = 0.5
+steps = 3
+
+[schemes.folder]
+kind = "system"
+folder = "{system}"
+"""
+
+
+def written(path, trained, **changes):
+    told = {"out": path / "compared", "net": trained / "net.safetensors", "system": trained / "system", **changes}
+    (path / "schemes.toml").write_text(CONFIG.format(**told))
+    return path / "schemes.toml"
+
+
+def test_compare_makes_one_table_and_one_figure(trained, tmp_path, sigmax):
+    config = written(tmp_path, trained)
+    done = sigmax("compare", config)
+    assert done.returncode == 0, done.stderr
+    out = tmp_path / "compared"
+    frame = pd.read_csv(out / "compare.csv").set_index("scheme")
+    assert frame["sound by"].to_dict() == {
+        "constant": "constant noise",
+        "cascade": "certified cascade",
+        "released": "not sound",
+        "elastic": "semi-elastic, rate proved",
+        "memory": "within memory",
+        "folder": "constant noise",
+    }
+    assert {"0", "0.25", "ACR", "draws", "seconds"} <= set(frame.columns)
+    assert (frame["draws"] >= 320).all()
+    assert frame.loc["constant", "0"] == frame.loc["folder", "0"], "the same network under the same noise"
+    page = (out / "compare.md").read_text()
+    assert "NOT SOUND" in page
+    assert "valid within this memory" in page
+    for kind in ("png", "pdf"):
+        assert (out / f"compare.{kind}").stat().st_size > 1_000
+    runs = {path.stem: path.read_bytes() for path in out.glob("*.jsonl")}
+    assert set(runs) == set(frame.index)
+    assert sigmax("compare", config).returncode == 0
+    assert {path.stem: path.read_bytes() for path in out.glob("*.jsonl")} == runs, "what is done is not done again"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "named"),
+    [
+        ('kind = "smoothed"', 'kind = "magic"', "schemes.constant: kind must be one of smoothed, multiscale"),
+        ("sigma = 0.5", "sigmo = 0.5", "did you mean sigma"),
+        ("sigma = 0.5", "", "sigma must be given"),
+        ("n = 300", "n = 5", "can never certify"),
+        ('source = "digits"', "", "source"),
+        ('out = "', 'aut = "', "did you mean out"),
+        ("[data]", "[data", "cannot be read as TOML"),
+        ('kind = "system"', 'kind = "smoothed"', "schemes.folder"),
+    ],
+)
+def test_a_comparison_that_will_not_do_is_refused_before_any_work(old, new, named, trained, tmp_path, sigmax):
+    config = written(tmp_path, trained)
+    config.write_text(config.read_text().replace(old, new, 1))
+    refused = sigmax("compare", config)
+    assert refused.returncode == 2, refused.stdout
+    assert named in refused.stderr
+    assert not (tmp_path / "compared").exists()
