@@ -140,20 +140,7 @@ def _bound(base: "Pipeline", radii: Sequence[float]) -> Iterator[str]:
         scheme = _with_bound(sx.load(folder, **how.how(base.config.device)), bound)
         out = base.config.out / "ablations" / f"bound-{bound}.jsonl"
         with progress(out.stem) as watch:
-            run = sx.certify_run(
-                scheme,
-                base.test,
-                out,
-                n0=how.n0,
-                n=how.n,
-                alpha=how.alpha,
-                seed=how.seed,
-                start=how.start,
-                skip=how.skip,
-                maximum=how.max,
-                sampling=how.question,
-                watch=watch,
-            )
+            run = sx.certify_run(scheme, base.test, out, **how.request, watch=watch)
         yield _row(bound, report.certified_accuracy(run, radii))
 
 

@@ -199,20 +199,7 @@ class Pipeline:
         out = self.config.out / "runs" / f"{name}{where}{told}.jsonl"
 
         def work(watch: Advance) -> None:
-            certify_run(
-                system(),
-                self.test,
-                out,
-                n0=how.n0,
-                n=how.n,
-                alpha=how.alpha,
-                seed=how.seed,
-                start=how.start,
-                skip=how.skip,
-                maximum=how.max,
-                sampling=how.question,
-                watch=watch,
-            )
+            certify_run(system(), self.test, out, **how.request, watch=watch)
 
         return Phase(f"certify {name}", (out,), work, partial(certified, out))
 

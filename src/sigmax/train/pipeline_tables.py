@@ -222,6 +222,20 @@ class CertifyConfig(VotingConfig):
     skip: int = 1
     max: int | None = None
 
+    @property
+    def request(self) -> dict[str, Any]:
+        """What `certify_run` is asked, as its keywords."""
+        return {
+            "n0": self.n0,
+            "n": self.n,
+            "alpha": self.alpha,
+            "seed": self.seed,
+            "start": self.start,
+            "skip": self.skip,
+            "maximum": self.max,
+            "sampling": self.question,
+        }
+
     def __post_init__(self) -> None:
         super().__post_init__()
         known = get_args(Combination)
