@@ -3,8 +3,9 @@
     python benchmarks/adaptive.py SYSTEM --data digits
     python benchmarks/adaptive.py SYSTEM --data cifar10:PATH --device cuda --dtype bf16 --compile tuned
 
-For each question: draws as a share of fixed sampling's, of a dual system also the router's share of its n, seconds,
-and the most points of certified accuracy lost at any radius that was asked about.
+For each question: draws as a share of fixed sampling's, of a dual system also the router's share of its n and the
+routers' time as a share of the experts', seconds, and the most points of certified accuracy lost at any radius that
+was asked about.
 """
 
 import argparse
@@ -38,7 +39,36 @@ def router_draws(found: list[Certificate]) -> float | None:
     return float(np.mean(drawn)) if any(s.name == "router/selection" for s in found[0].stages) else None
 
 
-def questions(scheme: Scheme, n: int, alpha: float) -> list[tuple[str, dict[str, Any], tuple[float, ...]]]:
+def vote_times(scheme: Scheme, x: Any) -> dict[str, float]:
+    """Seconds a vote of each network, in full batches, as the engine calls it."""
+    times = {}
+    for name, voter in scheme.voters.items():
+        sigma = scheme.sigma_of(name)
+        voter.check(torch.as_tensor(x[:1]), sigma)
+        batch = torch.as_tensor(x[:1]).to(voter.device).repeat(voter.batch, 1, 1, 1)
+        voter.vote(batch, sigma)  # compiles, where it is asked to
+        rounds, begun = 0, 0.0
+        while not rounds or time.perf_counter() - begun < 0.5:
+            begun = begun or time.perf_counter()
+            voter.vote(batch, sigma)[0].cpu()
+            rounds += 1
+        times[name] = (time.perf_counter() - begun) / (rounds * len(batch))
+    return times
+
+
+def router_overhead(found: list[Certificate], times: dict[str, float]) -> float | None:
+    """Time of all routers' votes as a share of the experts'; None where there is no router."""
+    spent = {"router": 0.0, "expert": 0.0}
+    for stage in (stage for c in found for stage in c.stages):
+        network, _, _ = stage.name.rpartition("/")
+        kind = "router" if network.endswith("router") else "expert"
+        spent[kind] += stage.n * times[f"{network}/base" if network else "base"]
+    return spent["router"] / spent["expert"] if spent["router"] else None
+
+
+def questions(
+    scheme: Scheme, n: int, alpha: float, single: tuple[float, ...]
+) -> list[tuple[str, dict[str, Any], tuple[float, ...]]]:
     """Name, keywords and the radii that the answer speaks of; fixed sampling comes first."""
     furthest = scheme.rule.largest_radius(n=n, alpha=alpha)
     asked: list[tuple[str, dict[str, Any], tuple[float, ...]]] = [
@@ -46,17 +76,20 @@ def questions(scheme: Scheme, n: int, alpha: float) -> list[tuple[str, dict[str,
         ("the radius", {"sampling": "adaptive"}, RADII),
         ("eleven radii", {"sampling": "adaptive", "targets": RADII}, RADII),
     ]
-    for r in RADII:
+    for r in single:
         if r <= furthest:
             asked.append((f"radius {r:g}", {"sampling": "adaptive", "targets": (r,)}, (r,)))
     return asked
 
 
-def study(scheme: Scheme, x: Any, labels: Any, n: int, alpha: float) -> list[dict[str, Any]]:
+def study(
+    scheme: Scheme, x: Any, labels: Any, n: int, alpha: float, *, single: tuple[float, ...]
+) -> list[dict[str, Any]]:
     """One row a question."""
     rows: list[dict[str, Any]] = []
     fixed: dict[float, float] = {}
-    for name, told, radii in questions(scheme, n, alpha):
+    times = vote_times(scheme, x)
+    for name, told, radii in questions(scheme, n, alpha, single):
         begun = time.perf_counter()
         found = scheme.certify(x, n0=100, n=n, alpha=alpha, **told)
         seconds = time.perf_counter() - begun
@@ -70,6 +103,7 @@ def study(scheme: Scheme, x: Any, labels: Any, n: int, alpha: float) -> list[dic
                 "draws": draws,
                 "of_fixed": draws / rows[0]["draws"] if rows else 1.0,
                 "router_of_n": None if router is None else router / n,
+                "router_overhead": router_overhead(found, times),
                 "seconds": seconds,
                 "accuracy": dict(zip(map(str, radii), shares, strict=True)),
                 "most_lost": max(fixed[r] - share for r, share in zip(radii, shares, strict=True)),
@@ -80,7 +114,9 @@ def study(scheme: Scheme, x: Any, labels: Any, n: int, alpha: float) -> list[dic
 
 
 def _line(row: dict[str, Any]) -> str:
-    router = "" if row["router_of_n"] is None else f"{row['router_of_n']:8.1%}"
+    router = ""
+    if row["router_of_n"] is not None:
+        router = f"{row['router_of_n']:8.1%}{row['router_overhead']:8.1%}"
     return (
         f"{row['question']:14}{row['draws']:10,.0f}{row['of_fixed']:8.1%}{router}{row['seconds']:9.1f} s"
         f"{row['most_lost']:8.2f}"
@@ -94,6 +130,7 @@ def main() -> None:
     cli.add_argument("--data", required=True)
     cli.add_argument("--skip", type=int, default=1, help="take every SKIP-th test image")
     cli.add_argument("--n", type=int, default=10_000)
+    cli.add_argument("--single", default=",".join(map(str, RADII)), help="radii to ask about one by one")
     cli.add_argument("--alpha", type=float, default=0.001)
     cli.add_argument("--device")
     cli.add_argument("--dtype", default="fp32", choices=DTYPES)
@@ -107,11 +144,20 @@ def main() -> None:
     indices = list(range(0, len(test), told.skip))
     labels = [int(test.labels[i]) for i in indices]
     print(f"{scheme!r}, {len(indices)} inputs, n={told.n:,}")
-    print(f"{'question':14}{'draws':>10}{'of it':>8}  (router), seconds, most points lost")
-    rows = study(scheme, test.pixels(indices), labels, told.n, told.alpha)
+    print(f"{'question':14}{'draws':>10}{'of it':>8}  (router, overhead), seconds, most points lost")
+    single = tuple(float(r) for r in told.single.split(",") if r)
+    rows = study(scheme, test.pixels(indices), labels, told.n, told.alpha, single=single)
     if told.out:
         told.out.parent.mkdir(parents=True, exist_ok=True)
-        figures = {"system": repr(scheme), "inputs": len(indices), "n": told.n, "alpha": told.alpha, "rows": rows}
+        machine = torch.cuda.get_device_name() if str(told.device).startswith("cuda") else "cpu"
+        figures = {
+            "system": repr(scheme),
+            "machine": machine,
+            "inputs": len(indices),
+            "n": told.n,
+            "alpha": told.alpha,
+            "rows": rows,
+        }
         told.out.write_text(json.dumps(figures, indent=1) + "\n")
 
 

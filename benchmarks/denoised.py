@@ -23,8 +23,8 @@ from sigmax.models.transformers import Resized
 SIGMA, N0, ALPHA = 0.5, 100, 0.001
 
 
-def pair(small: bool) -> sx.Denoised:
-    """The denoiser and the classifier behind it."""
+def pair(small: bool, halved: bool = False) -> sx.Denoised:
+    """The denoiser and the classifier behind it, this with weights of 16 bits or of 32."""
     import transformers
 
     torch.manual_seed(0)
@@ -35,7 +35,10 @@ def pair(small: bool) -> sx.Denoised:
         vit |= {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 96}
     described = models.Description(architecture="unet", classes=0, input_shape=(3, 32, 32), options=sizes)
     config = transformers.ViTConfig(**vit)
-    classifier = Resized(transformers.ViTForImageClassification(config), (224, 224), None, "bicubic")
+    network = transformers.ViTForImageClassification(config)
+    if halved:
+        network = network.to(torch.bfloat16)
+    classifier = Resized(network, (224, 224), None, "bicubic")
     return sx.Denoised(models.create_denoiser(described), classifier)
 
 
@@ -118,9 +121,12 @@ def main() -> None:
     print(f"eager time: {', '.join(f'{name} {share:.0%}' for name, share in shares.items())}", flush=True)
     how = {"device": told.device, "dtype": dtype, "batch": told.batch}
     row(f"sigmax, {told.dtype}", engine(model, x, told.n, **how), top)
-    for mode in ("denoiser", "default"):
-        speed = engine(model, x, told.n, **how, compile=mode)
-        row(f"sigmax, {told.dtype}, compiled: {mode}", speed, top)
+    row(f"sigmax, {told.dtype}, denoiser compiled", engine(model, x, told.n, **how, compile="denoiser"), top)
+    if told.dtype == "bf16":
+        model = pair(told.small, halved=True).to(told.device).eval()
+        for batch in (told.batch, 2 * told.batch):
+            speed = engine(model, x, told.n, **{**how, "batch": batch}, compile="denoiser")
+            row(f"the same, weights of the ViT in bf16, batch {batch}", speed, top)
     if told.out:
         machine = torch.cuda.get_device_name() if voter.device.type == "cuda" else "cpu"
         told.out.write_text(json.dumps({"machine": machine, "stages": shares, "rows": rows}, indent=1) + "\n")

@@ -106,6 +106,34 @@ def test_it_certifies_behind_a_denoiser_and_is_saved(tmp_path):
     assert [s.counts for c in found for s in c.stages] == [s.counts for c in expected for s in c.stages]
 
 
+@pytest.mark.parametrize("weights", ["bf16", "fp16"])
+def test_weights_of_16_bits_compute_in_16_bits_throughout_and_are_kept(tmp_path, weights):
+    kind = {"bf16": torch.bfloat16, "fp16": torch.float16}[weights]
+    classifier = from_transformers(saved(tmp_path / "vit"), input_shape=(3, 8, 8), weights=weights)
+    assert {p.dtype for p in classifier.network.parameters()} == {kind}
+    seen = []
+    classifier.network.model.vit.layernorm.register_forward_hook(lambda _, args, out: seen.append((args[0], out)))
+    images = torch.rand(4, 3, 8, 8)
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):  # which alone would norm in 32 bits
+        logits = classifier(images)
+    assert logits.dtype is torch.float32
+    assert {tensor.dtype for pair in seen for tensor in pair} == {kind}
+    with torch.no_grad():
+        whole = from_transformers(tmp_path / "vit", input_shape=(3, 8, 8))(images)
+        torch.testing.assert_close(logits, whole, rtol=0.05, atol=0.02)
+    system = sx.Smoothed(classifier, sigma=0.25, classes=3)
+    sx.system.save(system, tmp_path / "system")
+    again = sx.load(tmp_path / "system")
+    assert sx.system.fingerprint(again) == sx.system.fingerprint(system)
+    with torch.no_grad():
+        assert torch.equal(again.voters["base"].model(images), classifier(images))
+
+
+def test_other_weights_are_refused(tmp_path):
+    with pytest.raises(RequestError, match="weights must be one of fp32, bf16, fp16; got 'fp8'"):
+        from_transformers(saved(tmp_path), input_shape=(3, 8, 8), weights="fp8")
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -10,13 +10,15 @@ from sigmax.errors import RequestError
 
 Tensors = Mapping[str, Tensor]
 
+_HALVES = (torch.bfloat16, torch.float16)
 _SHOWN = 3  # names listed of each kind of difference
 
 
 def fill(network: nn.Module, tensors: Tensors, *, classes: int, source: str) -> None:
     """Give the network exactly these tensors, in their own dtype; refuse unless every name and shape agrees.
 
-    They must also be finite real numbers, and floating where the network's are.
+    They must also be finite real numbers, and floating where the network's are. Where the network itself is made of
+    16-bit floats they are rounded to these.
 
     `source` opens the error message: which file, and which architecture it was read as.
     """
@@ -27,7 +29,11 @@ def fill(network: nn.Module, tensors: Tensors, *, classes: int, source: str) -> 
         raise RequestError(f"{source}: checkpoint of another architecture: {'; '.join(found)}")
     refuse_unusual(tensors, source=source)
     _refuse_values(expected, tensors, source)
-    network.load_state_dict(tensors, assign=True)
+    fitting = {
+        name: tensor.to(kind) if (kind := expected[name].dtype) in _HALVES else tensor
+        for name, tensor in tensors.items()
+    }
+    network.load_state_dict(fitting, assign=True)
 
 
 def differences(expected: Tensors, tensors: Tensors) -> list[str]:
