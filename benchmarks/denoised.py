@@ -35,7 +35,7 @@ def pair(small: bool, halved: bool = False) -> sx.Denoised:
         vit |= {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 96}
     described = models.Description(architecture="unet", classes=0, input_shape=(3, 32, 32), options=sizes)
     config = transformers.ViTConfig(**vit)
-    network = transformers.ViTForImageClassification(config)
+    network: nn.Module = transformers.ViTForImageClassification(config)
     if halved:
         network = network.to(torch.bfloat16)
     classifier = Resized(network, (224, 224), None, "bicubic")

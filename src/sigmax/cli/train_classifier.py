@@ -15,6 +15,7 @@ from sigmax.cli.train_options import (
     Out,
     Seed,
     Width,
+    begun,
     given,
     last_report,
     options,
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    from sigmax.models import Classifier
     from sigmax.train import Method
 
 NAMES = "gaussian, stability, smoothadv, macer, consistency, smoothmix, cat-rs or easy-samples"
@@ -128,7 +128,7 @@ def classifier(
             architecture=model or (found.architecture if found else "small-cnn"),
             options=options(width),
             normalisation=normalise,
-            start=_begun(start, model, width, normalise),
+            start=begun(start, model, width, normalise),
             denoiser=read_denoiser(denoiser),
             sigma=sigma,
             settings=settings,
@@ -140,17 +140,6 @@ def classifier(
             on_epoch=lambda report: setattr(watch, "note", report.line()),
         )
     _conclude(out, denoiser)
-
-
-def _begun(start: Path | None, model: str | None, width: int | None, normalise: str) -> "Classifier | None":
-    """The classifier to begin with; what would describe another one beside it is refused."""
-    if start is None:
-        return None
-    if model is not None or width is not None or normalise != "none":
-        raise RequestError(f"{start} says which model it is; leave out --model, --width and --normalise")
-    from sigmax import models
-
-    return models.load(start)[0]
 
 
 def taught(

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sigmax.errors import RequestError
+
 if TYPE_CHECKING:
-    from sigmax.models import Denoiser
+    from sigmax.models import Classifier, Denoiser
     from sigmax.train.progress import EpochReport
 
 Out = Annotated[Path, typer.Option("--out", help="Checkpoint to write, NAME.safetensors.")]
@@ -35,6 +37,17 @@ def read_denoiser(source: str | None) -> "Denoiser | None":
     from sigmax.models import denoisers
 
     return None if source is None else denoisers.load(source)
+
+
+def begun(start: Path | None, model: str | None, width: int | None, normalise: str) -> "Classifier | None":
+    """The classifier to begin with; what would describe another one beside it is refused."""
+    if start is None:
+        return None
+    if model is not None or width is not None or normalise != "none":
+        raise RequestError(f"{start} says which model it is; leave out --model, --width and --normalise")
+    from sigmax import models
+
+    return models.load(start)[0]
 
 
 def last_report(out: Path) -> "EpochReport | None":

@@ -17,6 +17,7 @@ from sigmax.cli.train_options import (
     Out,
     Seed,
     Width,
+    begun,
     given,
     last_report,
     options,
@@ -68,6 +69,13 @@ def router(
     width: Width = None,
     normalise: Normalise = "none",
     denoiser: BehindDenoiser = None,
+    start: Annotated[
+        Path | None,
+        typer.Option(
+            help="Begin with the weights of this classifier, such as an expert's, its last layer aside; it also "
+            "decides model, width and normalisation."
+        ),
+    ] = None,
     epochs: Annotated[
         int | None, typer.Option(help="Passes over the training images (default: 120, or the preset's).")
     ] = None,
@@ -182,6 +190,7 @@ def router(
             options=options(width),
             normalisation=normalise,
             denoiser=read_denoiser(denoiser),
+            start=begun(start, model, width, normalise),
             settings=settings,
             out=out,
             held_out=held_out,

@@ -51,8 +51,9 @@ def train_network(
 
     `examples` is asked for the training inputs only when something is left to train. `made_from` names them: with
     description, method and settings it is the plan, all that the result depends on. `notes` are kept as they are.
-    `start`: a network of the same description whose weights to begin with; `made_from` names it. `behind`: a
-    denoiser that the images pass first, and that stays as it is; `made_from` names it too.
+    `start`: a network of the same description whose weights to begin with; of another number of classes its last
+    layer is left out. `behind`: a denoiser that the images pass first, and that stays as it is. `made_from` names
+    both.
 
     Under `torchrun` every process calls this with the same request, and they train together (see `distributed`).
     """
@@ -63,7 +64,7 @@ def train_network(
         with seeded(settings.seed, WEIGHTS, device=torch.device("cpu")):
             model = models.create_denoiser(description) if description.denoises else models.create(description)
         if start is not None:
-            model.load_state_dict(start.state_dict())
+            _take_over(model, start)
         if behind is not None:
             behind.to(device)
         plan = _plan(model.description, method, settings, made_from)
@@ -88,6 +89,17 @@ def train_network(
             team.at_first(lambda: models.save(out, model))
         team.at_first(partial.remove)
     return out
+
+
+def _take_over(model: nn.Module, start: nn.Module) -> None:
+    """Begin with the weights of `start`; a layer of another number of classes keeps its own."""
+    own = model.state_dict()
+    model.load_state_dict(
+        {
+            name: tensor if tensor.shape == own[name].shape else own[name]
+            for name, tensor in start.state_dict().items()
+        }
+    )
 
 
 def _trained(model: Classifier | Denoiser, behind: nn.Module | None, method: Method) -> nn.Module:

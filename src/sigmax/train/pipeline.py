@@ -99,7 +99,7 @@ class Pipeline:
 
     @cached_property
     def _routers(self) -> Routers:
-        return Routers(self.config, self._data, self._load_experts, self.on_warning)
+        return Routers(self.config, self._data, self._load_experts, self._experts.network, self.on_warning)
 
     @property
     def names(self) -> list[str]:

@@ -92,7 +92,10 @@ def _votes(voting: VotingConfig) -> Claim:
 
 
 def _router(router: RouterConfig) -> Claim:
-    return {**vars(router), "options": dict(router.options), "training": router.training.plan()}
+    told = {**vars(router), "options": dict(router.options), "training": router.training.plan()}
+    return {
+        name: value for name, value in told.items() if (name, value) != ("start", None)
+    }  # as once before it was
 
 
 def _read(config: PipelineConfig) -> Claim | None:

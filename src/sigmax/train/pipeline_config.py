@@ -81,11 +81,30 @@ class PipelineConfig:
         self.router.check("router")
         for number, router in enumerate(self.inner):
             router.check(f"inner {number}")
+        self._check_starts()
         with inside("[[inner]]"):
             tree(self.count, [router.experts for router in self.inner])
         self._check_steps()
         if self.experts.sigmas:
             self.check_draws([SmoothedRule(sigma, 2) for sigma in self.experts.sigmas])
+
+    def _check_starts(self) -> None:
+        """Raise where a router is to begin with an expert that is not there, or to be unlike it."""
+        named = {"router": self.router, **{f"inner {i}": router for i, router in enumerate(self.inner)}}
+        for where, router in named.items():
+            if router.start is None:
+                continue
+            if self.experts.systems or self.experts.one_network or not 0 <= router.start < self.count:
+                raise RequestError(
+                    f"{where}.start must be the place of an expert that is trained here, by itself: 0 to "
+                    f"{self.count - 1}; got {router.start}"
+                )
+            theirs, own = ((c.model, dict(c.options), c.normalise) for c in (self.experts, router))
+            if theirs != own:
+                raise RequestError(
+                    f"{where}.start: a router that begins with an expert's network is like it; say the same model, "
+                    f"options and normalise of both: {theirs}, got {own}"
+                )
 
     def _check_steps(self) -> None:
         """Raise for what cannot go together, though each table is right by itself."""

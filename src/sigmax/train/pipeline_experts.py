@@ -39,6 +39,10 @@ class Experts:
         """The experts, to vote like this."""
         return load_together(self._folders(fold), **how)
 
+    def network(self, place: int) -> models.Classifier:
+        """What an expert with a network of its own was trained as, before any fine-tuning."""
+        return models.load(self.config.out / "nets" / f"{self.names[place]}.safetensors")[0]
+
     def phases(self) -> Iterator[Phase]:
         """The trainings: the final experts first, then those of each fold."""
         if self.config.experts.systems:

@@ -32,6 +32,7 @@ class Routers:
     config: PipelineConfig
     data: PipelineData
     experts: LoadExperts
+    network: Callable[[int], models.Classifier]  # that an expert was trained as, by its place
     on_warning: OnWarning | None = None
 
     def phases(self, count: int, tuned: int) -> Iterator[Phase]:
@@ -109,6 +110,7 @@ class Routers:
             options=how.options,
             normalisation=how.normalise,
             sigma=how.sigma,
+            start=None if how.start is None else self.network(how.start),
             settings=how.training,
             held_out=how.held_out,
             out=self._file(count, node),

@@ -7,6 +7,7 @@ estimator of Dual randomized smoothing). It is trained as `router_loss` or `rout
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -18,7 +19,7 @@ from torch import nn
 from sigmax import models
 from sigmax.data import Dataset
 from sigmax.errors import RequestError
-from sigmax.models import Description, Normalisation
+from sigmax.models import Classifier, Description, Normalisation
 from sigmax.train.labels import Labels
 from sigmax.train.method import Examples
 from sigmax.train.network import images, told_of, told_of_denoiser, train_network
@@ -44,6 +45,7 @@ def train_router(
     options: Mapping[str, Any] | None = None,
     normalisation: str | Normalisation | None = None,
     denoiser: nn.Module | None = None,
+    start: Classifier | None = None,
     settings: Settings | None = None,
     held_out: float = 0.1,
     on_epoch: OnEpoch | None = None,
@@ -58,7 +60,9 @@ def train_router(
     `held_out`, is never trained on: after every epoch the metrics' `validation` says how the smoothed router does
     on (some of) them. `on_warning` is told of what will not end well, above all of a route that dies.
 
-    `denoiser`: takes the noise off the images before the router sees them, as `train_classifier` says.
+    `denoiser`: takes the noise off the images before the router sees them, as `train_classifier` says. `start`: a
+    classifier whose weights to begin with, its last layer aside, such as an expert's; it also decides architecture,
+    options and normalisation.
 
     `dataset` is the whole set that the labels were made of. `loss`: the objective, "paper" (as `router_loss` says),
     "certified" or "weighted" (`router_objective`), with its hyper-parameters, such as `sharpness=8.0`; those of the
@@ -93,16 +97,17 @@ def train_router(
         "sigmas": [None if math.isnan(noise) else noise for noise in labels.sigmas],
         "fingerprint": labels.fingerprint,
     }
+    described = Description(
+        architecture=architecture,
+        options=options or {},
+        classes=len(labels.experts),
+        input_shape=dataset.shape,
+        normalisation=models.normalisation(normalisation),
+        sigma=sigma,
+    )
     _warn_of_noise(sigma, labels.sigmas, on_warning)
     return train_network(
-        Description(
-            architecture=architecture,
-            options=options or {},
-            classes=len(labels.experts),
-            input_shape=dataset.shape,
-            normalisation=models.normalisation(normalisation),
-            sigma=sigma,
-        ),
+        described if start is None else _like(start, described),
         method,
         examples,
         settings,
@@ -112,7 +117,9 @@ def train_router(
             "labels": experts,
             "held_out": held_out,
             **told_of_denoiser(denoiser),
+            **({} if start is None else {"start": models.fingerprint(start)}),
         },
+        start=start,
         behind=denoiser,
         notes={"router": {**experts, "shares": labels.shares.tolist(), "dropped": labels.dropped}},
         validate=watcher,
@@ -120,6 +127,17 @@ def train_router(
         on_step=on_step,
         on_resume=watcher.remember,
     )
+
+
+def _like(start: Classifier, asked: Description) -> Description:
+    """The description of the classifier to begin with, for other classes; refused if it is for other images."""
+    there = start.description
+    if there.input_shape != asked.input_shape:
+        raise RequestError(
+            f"the classifier to begin with is for images {there.input_shape}, and the data has "
+            f"{asked.input_shape}; begin with another, or with none"
+        )
+    return replace(there, classes=asked.classes, sigma=asked.sigma, notes={})
 
 
 def split(count: int, held_out: float, seed: int) -> tuple[Indices, Indices]:
