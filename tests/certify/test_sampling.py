@@ -71,7 +71,7 @@ def test_the_levels_of_all_looks_sum_to_at_most_alpha_exactly(sampling, n, alpha
 def test_the_last_look_keeps_most_of_alpha():
     for n in (1_000, 10_000, 100_000):
         looks = replace(ADAPTIVE, targets=(0.5,)).schedule(n, 1e-3)
-        assert looks[-1].level == pytest.approx(0.85e-3, rel=1e-9)
+        assert looks[-1].level == pytest.approx(0.9e-3, rel=1e-9)
         assert all(look.level > 0 for look in looks)
         assert len(looks) < 40
 
@@ -241,7 +241,7 @@ def test_questions_in_words():
         ({"sampling": "adaptive", "targets": [True]}, "got True"),
         ({"sampling": "adaptive", "targets": 1j}, "targets must be a list of radii"),
         ({"sampling": "adaptive", "targets": ()}, "at least one radius; leave them out to ask for the radius"),
-        ({"sampling": "adaptive", "targets": (9.0, 8.0)}, "prove at most 0.7444.*smallest target is 8; draw more"),
+        ({"sampling": "adaptive", "targets": (9.0, 8.0)}, "prove at most 0.7465.*smallest target is 8; draw more"),
         ({"sampling": "adaptive", "tolerance": -0.1}, "from 0 to 1 .0.05 is usual.; got -0.1"),
         ({"sampling": "adaptive", "tolerance": 1.5}, "got 1.5"),
         ({"sampling": "adaptive", "tolerance": float("nan")}, "got nan"),

@@ -97,7 +97,7 @@ def test_the_batch_size_changes_no_record(tmp_path, batch):
         ({"sampling": "adaptive"}, "sampling.targets: .* here, .*0.02.* there"),
         ({"sampling": "adaptive", "targets": (0.02, 0.05)}, "sampling.targets: "),
         ({"sampling": Sampling("adaptive", targets=(0.02, 0.05, 0.1), first=16)}, "sampling.first: 16 here, 32"),
-        ({"sampling": Sampling("adaptive", targets=(0.02, 0.05, 0.1), last=0.5)}, "sampling.last: 0.5 here, 0.85"),
+        ({"sampling": Sampling("adaptive", targets=(0.02, 0.05, 0.1), last=0.5)}, "sampling.last: 0.5 here, 0.9"),
         ({"sampling": Sampling("adaptive", targets=(0.02, 0.05, 0.1), doubt=0.1)}, "sampling.doubt: 0.1 here"),
     ],
 )

@@ -12,10 +12,9 @@ import math
 from collections.abc import Generator, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
-from statistics import NormalDist
 from typing import Any, Literal, NamedTuple, get_args
 
-from sigmax.bounds import Budget
+from sigmax.bounds import Budget, table
 from sigmax.certify.checks import is_number, is_whole
 from sigmax.certify.procedure import Answer, Ask, Counts, Question, votes
 from sigmax.errors import RequestError
@@ -47,7 +46,7 @@ class Sampling:
     tolerance: float = 0.0
     first: int = 32  # draws before the first look
     growth: float = 1.25  # from look to look
-    last: float = 0.85  # share of alpha kept for the last look
+    last: float = 0.9  # share of alpha kept for the last look
     doubt: float = 0.005
     cap: float = math.inf
 
@@ -162,15 +161,16 @@ def in_words(sampling: Sampling) -> str:
 
 
 def hopeful(counts: Counts, top: int, n: int, doubt: float) -> Counts:
-    """The counts n draws may plausibly end with, at best for `top`: each is beaten with about the chance `doubt`.
+    """The counts n draws may plausibly end with, at best for `top`: better ones have about the chance `doubt`.
 
-    It serves to stop, never to claim, so Wilson's interval (1927) is exact enough.
+    It serves to stop, never to claim. The bounds are exact all the same: near a share of 1, where far radii are
+    decided, an approximation gives up inputs that one vote against them says little about.
     """
-    drawn, z = sum(counts), NormalDist().inv_cdf(1 - doubt)
-    best = min(n, math.ceil(n * _wilson(counts[top], drawn, z)))
+    drawn = sum(counts)
+    best = min(n, math.ceil(n * table.upper(counts[top], drawn, doubt)))
     rest = n - best
     return tuple(
-        best if c == top else min(rest, math.floor(n * _wilson(k, drawn, -z))) for c, k in enumerate(counts)
+        best if c == top else min(rest, math.floor(n * table.lower(k, drawn, doubt))) for c, k in enumerate(counts)
     )
 
 
@@ -209,13 +209,6 @@ class Poll:
 def _open(target: float, proved: float, possible: float) -> bool:
     held = proved > 0 and proved >= target
     return not held and possible > 0 and possible >= target
-
-
-def _wilson(k: int, n: int, z: float) -> float:
-    """An end of Wilson's interval for k of n: the upper for z > 0, the lower for z < 0."""
-    p, zz = k / n, z * z
-    spread = math.sqrt(p * (1 - p) / n + zz / (4 * n * n))
-    return min(1.0, max(0.0, (p + zz / (2 * n) + z * spread) / (1 + zz / n)))
 
 
 @lru_cache(maxsize=256)
