@@ -6,6 +6,7 @@ import pytest
 
 import sigmax as sx
 from sigmax.records.verify import verify
+from sigmax.system.folder import fingerprint
 from sigmax.train import Pipeline, PipelineConfig
 from tests.cli.conftest import sigmax  # noqa: F401 (a fixture)
 from tests.data.test_cifar10 import TRAIN, records, write_binary
@@ -57,15 +58,50 @@ def test_the_recipe_passes_a_dry_run_without_its_gpu(cifar10, tmp_path, sigmax):
     assert "[router]: sigma must be a positive number" in wrong.stderr
 
 
-def test_the_recipe_made_small_runs_to_its_end(cifar10, tmp_path):
-    changes = [f"data.source=cifar10:{cifar10}", f"out={tmp_path / 'out'}", *SMALL]
-    config = PipelineConfig.read(RECIPES / "cifar10_dual.toml", changes)
-    runs = Pipeline(config).run(Bars())
+@pytest.fixture(scope="module")
+def small_dual(cifar10, tmp_path_factory):
+    """What the recipe of the dual system leaves, made small, and its runs."""
+    out = tmp_path_factory.mktemp("dual") / "out"
+    changes = [f"data.source=cifar10:{cifar10}", f"out={out}", *SMALL]
+    return out, Pipeline(PipelineConfig.read(RECIPES / "cifar10_dual.toml", changes)).run(Bars())
+
+
+def test_the_recipe_made_small_runs_to_its_end(small_dual):
+    out, runs = small_dual
     assert len(runs) == 7
     assert all(verify(run.path).holds for run in runs)
-    assert repr(sx.load(tmp_path / "out" / "systems" / "dual-consensus")) == (
+    assert repr(sx.load(out / "systems" / "dual-consensus")) == (
         "Dual(consensus, router sigma 1, experts (consensus, router sigma 0.5, experts 0.25 / 0.5) / 1, 10 classes)"
     )
+
+
+def test_the_comparison_made_small_runs_on_the_networks_of_the_dual_system(
+    cifar10,
+    small_dual,
+    tmp_path,
+    sigmax,  # noqa: F811
+):
+    text = (RECIPES / "cifar10_compare.toml").read_text()
+    text = text.replace("../work/cifar10-dual", str(small_dual[0])).replace("sigma0 =", "steps = 2\nsigma0 =")
+    config = tmp_path / "compare.toml"
+    config.write_text(text.replace("../work/", ""))
+    small = ("device=cpu", "certify.dtype=fp32", "certify.compile=off", "certify.n=100", "certify.n0=10")
+    changes = [f"data.source=cifar10:{cifar10}", "data.skip=10", *small]
+    done = sigmax("compare", config, *(word for change in changes for word in ("--set", change)))
+    assert done.returncode == 0, done.stderr
+    runs = {path.stem: sx.read(path) for path in (tmp_path / "cifar10-compare").glob("*.jsonl")}
+    assert set(runs) == {
+        *(f"constant-{sigma}" for sigma in ("0.25", "0.5", "1.0")),
+        *(f"dual-{rule}" for rule in ("min", "consensus")),
+        "multiscale",
+        *(f"{scheme}-{sigma}" for scheme in ("semi-elastic", "memorized") for sigma in ("0.25", "0.5")),
+    }
+    assert all(len(run.records) == 2 and run.finished and verify(run.path).holds for run in runs.values())
+    asked = runs["dual-min"].plan.sampling["targets"]
+    assert asked == [r / 4 for r in range(11)]
+    assert runs["semi-elastic-0.5"].plan.rule["field"]["points"] == 100
+    alone = sx.load(small_dual[0] / "experts" / "sigma-0.5")
+    assert runs["constant-0.5"].plan.system == fingerprint(alone), "the very weights that the dual system has"
 
 
 def test_the_final_system_keeps_to_its_room():

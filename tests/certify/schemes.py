@@ -31,7 +31,6 @@ class Row:
     least_draws: int = 40  # fewer are refused at alpha = 0.001; 0: it draws none
     may_be_expert: bool = True
     noise: bool = True
-    bounded: bool = True  # a largest radius is known before anything is asked
     saves: bool = True  # a folder can hold it
 
 
@@ -92,8 +91,8 @@ TABLE = {
     "multiscale-thresholds": Row(
         lambda model, classes: multiscale(model, classes, thresholds=(0.6, 0.7, 0.8)), slack=0.25 * norm.ppf(0.6)
     ),
-    "semi-elastic": Row(elastic, bounded=False),
-    "semi-elastic-vouched": Row(vouched, bounded=False, saves=False),
+    "semi-elastic": Row(elastic),
+    "semi-elastic-vouched": Row(vouched, saves=False),
     "memorized": Row(memorized, may_be_expert=False),
 }
 

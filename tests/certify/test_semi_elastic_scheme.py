@@ -10,7 +10,8 @@ from scipy.stats import norm
 
 import sigmax as sx
 from sigmax.certify.rebuild import rebuild
-from sigmax.certify.semi_elastic_rule import ROUNDING
+from sigmax.certify.sampling import Sampling
+from sigmax.certify.semi_elastic_rule import ROUNDING, SemiElasticRule
 from sigmax.records.lines import decode, encode
 from sigmax.report.notes import on_run
 from tests.certify.helpers import halfspace
@@ -54,6 +55,31 @@ def test_constant_noise_is_the_limit():
         assert [s.counts for s in found.stages[1:]] == [s.counts for s in plain.stages]
         assert found.radius == pytest.approx(plain.radius, abs=1e-5)
         assert found.radius <= plain.radius
+
+
+@pytest.mark.parametrize(("rate", "dim"), [(0.01, 3072), (0.3, 2), (0.05, 64), (0.01, 150_528)])
+@pytest.mark.parametrize("n", [100, 10_000])
+def test_no_radius_exceeds_the_largest_and_much_noise_comes_near(rate, dim, n):
+    rule = SemiElasticRule(sx.VouchedField(len, rate).describe(), dim, 10)
+    largest = rule.largest_radius(n=n, alpha=0.001)
+    for sigma in (0.01, 0.25, 1.0, 10.0, 1e4):
+        assert rule.at(sigma).largest_radius(n=n, alpha=0.001) <= largest
+    assert rule.at(1e6).largest_radius(n=n, alpha=0.001) == pytest.approx(largest, rel=2e-3)
+
+
+def test_the_largest_radius_where_there_is_none_or_any():
+    def rule(rate, jitter=0.0):
+        return SemiElasticRule(sx.VouchedField(len, rate, jitter=jitter).describe(), 64, 10)
+
+    assert rule(0.0).largest_radius(n=100, alpha=0.001) == math.inf
+    assert rule(0.1).largest_radius(n=5, alpha=0.001) == 0.0
+    assert rule(0.1, jitter=10.0).largest_radius(n=100, alpha=0.001) == 0.0
+    early = Sampling("adaptive", targets=(0.5,))
+    assert (
+        0
+        < rule(0.1).largest_radius(n=100, alpha=0.001, sampling=early)
+        < rule(0.1).largest_radius(n=100, alpha=0.001)
+    )
 
 
 def test_soundness_where_the_noise_moves_the_boundary():

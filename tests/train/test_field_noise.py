@@ -37,7 +37,7 @@ def test_every_input_is_trained_on_under_the_fields_noise():
     assert np.ptp(expected) > 0.05
 
 
-def test_it_trains_and_goes_on(tmp_path):
+def test_it_trains_and_goes_on(tmp_path, monkeypatch):
     told = {
         "architecture": "small-cnn",
         "options": {"width": 4},
@@ -60,7 +60,11 @@ def test_it_trains_and_goes_on(tmp_path):
 
     with pytest.raises(KilledError):
         taught(tmp_path / "cut.safetensors", on_epoch=kill)
-    cut = taught(tmp_path / "cut.safetensors")
+    asked = []
+    with monkeypatch.context() as context:
+        context.setattr(sx.NearestNeighbourSigma, "sigmas", lambda self, x: asked.append(len(x)))
+        cut = taught(tmp_path / "cut.safetensors")
+    assert not asked, "what was measured before is kept"
     assert sx.models.fingerprint(cut) == sx.models.fingerprint(whole)
     plain = train_classifier(DIGITS, out=tmp_path / "plain.safetensors", **told)
     assert sx.models.fingerprint(plain) != sx.models.fingerprint(whole)

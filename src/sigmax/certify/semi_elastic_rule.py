@@ -4,7 +4,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import inf
+from math import inf, log
 from typing import Any
 
 from sigmax import radius
@@ -14,11 +14,13 @@ from sigmax.certify.procedure import Local, Procedure, own_noise
 from sigmax.certify.sampling import FIXED, Sampling
 from sigmax.certify.smoothed_rule import SmoothedRule
 from sigmax.errors import RequestError
+from sigmax.radius.ratio_limits import sharp_ratio_limits
 from sigmax.radius.semi_elastic import check_dim
 from sigmax.records.certificate import Certificate, Prediction, Stage
 
 LOCAL = Local("field", "noise")
 ROUNDING = 1.01 * 2.0**-23  # of log sigma between two inputs, since noise is scaled by 32-bit sigmas
+LIMITS_ERROR = 1 + 1e-6  # far above the rounding of the limits' logarithms in any dimension allowed
 PROVED = ("nearest-neighbour",)  # the fields whose rate follows from how they are made
 
 
@@ -108,8 +110,18 @@ class SemiElasticRule:
         self.at(1.0).check_predict(n=n, alpha=alpha)
 
     def largest_radius(self, *, n: int, alpha: float, sampling: Sampling = FIXED) -> float:
-        """Unknown before the field is asked: a field may give any noise."""
-        return inf if table.lower(n, n, sampling.last_level(n, alpha)) > 0.5 else 0.0
+        """What n unanimous draws prove at most, whatever noise the field gives the input.
+
+        At a radius R the noise may change by the factor e^(rate R + jitter), and beyond the sharp limits of such
+        factors even an adversary at distance 0 is not certified. More noise at the input brings it as near to that
+        as one likes, so the bound is sharp. inf at rate 0: there the radius grows with the noise without end.
+        """
+        lower = table.lower(n, n, sampling.last_level(n, alpha))
+        if lower <= 0.5:
+            return 0.0
+        rate, limits = float(self.field["rate"]), sharp_ratio_limits(lower, self.dim)
+        change = min(-log(limits.least), log(limits.greatest)) * LIMITS_ERROR
+        return max(0.0, change - float(self.field["jitter"])) / rate if rate else inf
 
     def describe(self) -> Mapping[str, Any]:
         """The rule as plain data."""

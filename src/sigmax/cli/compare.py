@@ -1,7 +1,7 @@
 """`sigmax compare`: several schemes on the same network, data and budget, as one table and one figure."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -20,11 +20,15 @@ if TYPE_CHECKING:
 
 def compare(
     config: Annotated[Path, typer.Argument(help="The comparison's TOML file.", metavar="CONFIG")],
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="KEY=VALUE in place of what the file says, as certify.n=1000; repeat for more."),
+    ] = None,
 ) -> None:
     """Certify the same inputs with several schemes and the same budget; what is finished is kept and skipped.
 
-    Writes a run file for each scheme, and compare.md, .csv, .pdf and .png with accuracies at radii, draws, seconds
-    and what the soundness of each rests on.
+    Writes a run file for each scheme, and compare.md, .csv, .json, .pdf and .png with accuracies at radii, draws,
+    seconds and what the soundness of each rests on.
 
     Example: `sigmax compare schemes.toml`
     """
@@ -32,7 +36,7 @@ def compare(
     from sigmax.records.verify import verify
     from sigmax.report.scheme_table import scheme_table, write_scheme_table
 
-    asked = CompareConfig.read(config)
+    asked = CompareConfig.read(config, changes or ())
     with resumable(f"Every input finished so far is kept in {asked.out}."):
         runs = _certified(asked)
     wrong = [run for run in runs.values() if not verify(run.path).holds]
@@ -49,31 +53,25 @@ def compare(
 def _certified(asked: "CompareConfig") -> "dict[str, Run]":
     """The run of each scheme. Whatever is wrong with any of them is said before the first is certified."""
     from sigmax import data as sources
-    from sigmax.certify.sampling import asked as sampling_asked
-    from sigmax.cli.compare_config import scheme_of
-    from sigmax.system.job import certify_run
+    from sigmax.cli.compare_schemes import made_schemes, warm_up
+    from sigmax.system.job import certify_run, check_fits
+    from sigmax.train.config_table import inside
+    from sigmax.train.pipeline_files import certified
 
-    budget: dict[str, Any] = {name: getattr(asked.certify, name) for name in ("n0", "n", "alpha")}
-    question = sampling_asked(asked.certify.sampling, asked.certify.targets or None)  # type: ignore[arg-type]
-    schemes = {name: scheme_of(name, told, asked) for name, told in asked.schemes.items()}
-    for scheme in schemes.values():
-        scheme.check_question(**budget, sampling=question)
+    schemes = made_schemes(asked)
     dataset = sources.load(asked.data.source, asked.data.split, size=asked.data.image_size)
+    for name, scheme in schemes.items():
+        with inside(f"schemes.{name}"):
+            request = asked.request(name)
+            scheme.check_question(**{key: request[key] for key in ("n0", "n", "alpha", "sampling")})
+            check_fits(scheme, dataset)
     runs = {}
     for name, scheme in schemes.items():
+        out = asked.out / f"{name}.jsonl"
         with progress(f"certify {name}") as watch:
-            runs[name] = certify_run(
-                scheme,
-                dataset,
-                Path(asked.out) / f"{name}.jsonl",
-                **budget,
-                seed=asked.certify.seed,
-                start=asked.data.start,
-                skip=asked.data.skip,
-                maximum=asked.data.max,
-                sampling=question,
-                watch=watch,
-            )
+            if not certified(out):
+                warm_up(scheme, dataset.pixels([0]))
+            runs[name] = certify_run(scheme, dataset, out, **asked.request(name), watch=watch)
     return runs
 
 

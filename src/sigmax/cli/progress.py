@@ -108,8 +108,8 @@ class _Lines:
             return
         self.said = now
         fresh = done - self.first
-        left = (now - self.begun) / fresh * (total - done) if fresh else float("nan")
-        tail = f", about {left:.0f} s left" if done < total else f" in {now - self.begun:.1f} s"
+        left = f", about {(now - self.begun) / fresh * (total - done):.0f} s left" if fresh else ""
+        tail = left if done < total else f" in {now - self.begun:.1f} s"
         self._print(f"{done}/{total}{tail}{'; ' if self.note else ''}{self.note}")
 
     def _print(self, text: str) -> None:

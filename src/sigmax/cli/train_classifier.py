@@ -8,6 +8,7 @@ import typer
 
 from sigmax.cli import options as opt
 from sigmax.cli.progress import progress, resumable, say, warn_of_noise
+from sigmax.cli.train_field import Field, FieldOptions, without_field
 from sigmax.cli.train_options import (
     BehindDenoiser,
     Device,
@@ -55,6 +56,7 @@ def classifier(
     hyper: Hyper = None,
     target: Target = None,
     data_dependent: Moving = False,
+    field: Field = None,
     model: Annotated[
         str | None,
         typer.Option(
@@ -118,7 +120,9 @@ def classifier(
     }
     base = found.settings if found else Settings()
     settings = replace(base, **given(told), seed=seed, device=device)
-    teach = taught(method, hyper or [], target, fields=found.fields if found else {}, moving=data_dependent)
+    own = without_field(hyper or [])
+    teach = taught(method, own, target, fields=found.fields if found else {}, moving=data_dependent)
+    around = FieldOptions.asked(field, hyper or [], moving=data_dependent)
     teach(sigma)  # what is wrong with the method is said before the images are read
     warn_of_noise(sigma)
     dataset = sources.load(data, "train", size=image_size)
@@ -133,13 +137,13 @@ def classifier(
             sigma=sigma,
             settings=settings,
             out=out,
-            method=teach,
+            method=around.teaching(teach, dataset) if around else teach,
             validation=validation,
             validate_every=validate_every,
             on_step=watch,
             on_epoch=lambda report: setattr(watch, "note", report.line()),
         )
-    _conclude(out, denoiser)
+    _conclude(out, denoiser, around.next_command(out, data, sigma) if around else None)
 
 
 def taught(
@@ -167,9 +171,9 @@ def taught(
     return make
 
 
-def _conclude(out: Path, denoiser: str | None) -> None:
+def _conclude(out: Path, denoiser: str | None, command: str | None = None) -> None:
     last = last_report(out)
     if last is not None:
         say(f"Last epoch: {last.accuracy:.1%} of the noisy training images classified right, loss {last.loss:.3g}.")
     before = "" if denoiser is None else f" --denoiser {denoiser}"
-    say(f"Wrote {out}. Next: sigmax build smoothed {out}{before} --out SYSTEM")
+    say(f"Wrote {out}. Next: {command or f'sigmax build smoothed {out}{before} --out SYSTEM'}")

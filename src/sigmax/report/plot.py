@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 # Okabe & Ito's colours, told apart with any kind of colour vision; dashes once they are used up.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 DASHES = ("-", (0, (5, 1.5)), (0, (1.5, 1)), (0, (6, 1.5, 1.5, 1.5)))
+SHADE, FEW = 0.18, 4  # how dark a band is, and how many of them leave the lines to be seen; more are fainter
 WIDTH, HEIGHT = 7.2, 4.5  # inches
 MANY, LONG = 6, 40  # names in a legend, and letters in one, that the axes have room for
 NARROW = 5.0  # inches, below which half as many fit
@@ -47,8 +48,9 @@ def draw(runs: Source | Iterable[Source], ax: "Axes | None" = None, *, level: fl
 
 def draw_all(runs: Mapping[str, Run], found: Study, ax: "Axes", *, level: float = 0.95) -> None:
     """The runs' curves, and the lines to hold them against."""
+    shade = SHADE * min(1.0, FEW / max(1, len(runs)))
     for (name, run), look in zip(runs.items(), styles(), strict=False):
-        _draw_one(ax, run, name, level, look)
+        _draw_one(ax, run, name, level, look, shade=shade)
     for line, grey, dash in zip(found.lines, cycle(GREYS), cycle(DASHES[1:]), strict=False):
         _draw_reference(ax, line, grey, dash)
     _dress(ax, level)
@@ -59,7 +61,7 @@ def styles() -> Iterator[tuple[Any, str]]:
     yield from cycle(product(DASHES, COLOURS))
 
 
-def _draw_one(ax: "Axes", run: Run, name: str, level: float, look: tuple[Any, str]) -> None:
+def _draw_one(ax: "Axes", run: Run, name: str, level: float, look: tuple[Any, str], *, shade: float) -> None:
     """A run that was asked about some radii only has a line up to the largest of them."""
     (dash, colour), end = look, furthest_asked(run)
     radius = up_to(np.unique(np.append(0.0, certified_radii(run))), end)
@@ -67,7 +69,7 @@ def _draw_one(ax: "Axes", run: Run, name: str, level: float, look: tuple[Any, st
     steps = radius, curve["accuracy"].to_numpy()
     draw_steps(ax, steps, name, falls=math.isinf(end), color=colour, linestyle=dash)
     low, high = 100 * curve["low"].to_numpy(), 100 * curve["high"].to_numpy()
-    ax.fill_between(radius, low, high, step="pre", color=colour, alpha=0.18, linewidth=0)
+    ax.fill_between(radius, low, high, step="pre", color=colour, alpha=shade, linewidth=0)
 
 
 def _draw_reference(ax: "Axes", line: Line, grey: str, dash: object) -> None:

@@ -1,6 +1,8 @@
 """Schemes side by side on the same inputs: accuracies, what they cost, and what their radii are worth."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +15,7 @@ from sigmax.report.figures import axes, save
 from sigmax.report.markdown import NOTHING, paragraphs, shown, table
 from sigmax.report.notes import on_comparing, on_run
 from sigmax.report.plot import draw
+from sigmax.report.questions import furthest_asked
 from sigmax.report.runs import Source, named
 from sigmax.report.schemes import in_words, soundness
 
@@ -26,7 +29,10 @@ DRAWS, SECONDS = "draws", "seconds"  # an input, on average
 def scheme_table(
     runs: Source | Iterable[Source] | Mapping[str, Run], radii: Sequence[float] | Floats | None = None
 ) -> "pd.DataFrame":
-    """One row a run: what its soundness rests on, certified accuracy in % at radii, ACR, draws and seconds."""
+    """One row a run: what its soundness rests on, certified accuracy in % at radii, ACR, draws and seconds.
+
+    Beyond the largest radius a run was asked about (its targets) its accuracy is NaN.
+    """
     import pandas as pd
 
     by_name = dict(runs) if isinstance(runs, Mapping) else named(runs)
@@ -35,11 +41,11 @@ def scheme_table(
 
 
 def _row(run: Run, radii: Floats) -> dict[str, object]:
-    inputs = len(run.records)
+    inputs, end = len(run.records), furthest_asked(run)
     certified = 100 * certified_counts(run, radii, strict=False) / inputs
     return {
         SOUND: soundness(run.plan.rule),
-        **{exact(r): share for r, share in zip(radii, certified, strict=True)},
+        **{exact(r): share if r <= end else math.nan for r, share in zip(radii, certified, strict=True)},
         "ACR": average_radius(run).value,
         DRAWS: round(sum(record.certificate.draws for record in run.records) / inputs),
         SECONDS: sum(record.seconds for record in run.records) / inputs,
@@ -49,7 +55,7 @@ def _row(run: Run, radii: Floats) -> dict[str, object]:
 def write_scheme_table(
     runs: Mapping[str, Run], out: str | Path, radii: Sequence[float] | Floats | None = None
 ) -> list[Path]:
-    """Write compare.md, compare.csv and the figure compare.pdf and .png into a folder."""
+    """Write compare.md, .csv and .json, and the figure compare.pdf and .png into a folder."""
     folder = Path(out)
     frame = scheme_table(runs, radii)
     page = folder / "compare.md"
@@ -58,8 +64,26 @@ def write_scheme_table(
     sheet = folder / "compare.csv"
     with written_whole(sheet) as draft:
         frame.to_csv(draft, index=False)
+    plain = folder / "compare.json"
+    with written_whole(plain) as draft:
+        draft.write_text(json.dumps(_plain(runs, frame), indent=1) + "\n", encoding="utf-8")
     ax = draw(list(runs.values()), axes(columns=2))
-    return [page, sheet, *save(ax, folder / "compare")]
+    return [page, sheet, plain, *save(ax, folder / "compare")]
+
+
+def _plain(runs: Mapping[str, Run], frame: "pd.DataFrame") -> list[dict[str, object]]:
+    """The rows, each with what its run was asked and made with; a cell without a number is null."""
+    cells = frame.astype(object).where(frame.notna(), None)
+    return [
+        {
+            **{str(name): value for name, value in row.items()},
+            "inputs": len(run.records),
+            **{name: getattr(run.plan, name) for name in ("n0", "n", "alpha", "seed", "arithmetic")},
+            "sampling": dict(run.plan.sampling),
+            "rule": dict(run.plan.rule),
+        }
+        for row, run in zip(cells.to_dict("records"), runs.values(), strict=True)
+    ]
 
 
 def _page(runs: Mapping[str, Run], frame: "pd.DataFrame") -> str:
@@ -70,7 +94,7 @@ def _page(runs: Mapping[str, Run], frame: "pd.DataFrame") -> str:
     first = next(iter(runs.values()))
     told = f"{len(first.records):,} inputs of {first.plan.data['name']} {first.plan.data['split']}"
     notes = [f"* {sentence}" for sentence in on_comparing(list(runs.values()))]
-    notes += [f"* {name}: {sentence}" for name, run in runs.items() for sentence in on_run(run)]
+    notes += [f"* {sentence}" for sentence in _on_runs(runs)]
     return paragraphs(
         [
             "# Schemes compared",
@@ -83,6 +107,16 @@ def _page(runs: Mapping[str, Run], frame: "pd.DataFrame") -> str:
             *(["## Notes", "\n".join(notes)] if notes else []),
         ]
     )
+
+
+def _on_runs(runs: Mapping[str, Run]) -> Iterator[str]:
+    """What there is to say of the runs, once where it is the same of several."""
+    told: dict[str, list[str]] = {}
+    for name, run in runs.items():
+        for sentence in on_run(run):
+            told.setdefault(sentence, []).append(name)
+    for sentence, names in told.items():
+        yield f"{'each' if len(names) == len(runs) > 1 else ', '.join(names)}: {sentence}"
 
 
 def cell_text(name: str, value: object) -> str:

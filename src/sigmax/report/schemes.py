@@ -13,8 +13,9 @@ def scheme_text(rule: Mapping[str, Any]) -> str:
         return _cascade(rule)
     if rule["scheme"] == "semi-elastic":
         word = "proved" if rule["field"]["proved"] else "vouched for"
+        base = f", base {rule['field']['base']:g}" if "base" in rule["field"] else ""
         rate = f"rate {rule['field']['rate']:g} {word}"
-        return f"semi-elastic, field {rule['field']['field']}, {rate}, dim {rule['dim']}"
+        return f"semi-elastic, field {rule['field']['field']}{base}, {rate}, dim {rule['dim']}"
     if rule["scheme"] == "memorized":
         return (
             f"memorized, sigma {rule['least']:g} to {rule['most']:g} by {rule['search']}, valid within its memory"

@@ -59,7 +59,7 @@ def certify_run(
         )
     indices = select(len(dataset), start=start, skip=skip, maximum=maximum)
     scheme.check_question(n0=n0, n=n, alpha=alpha, sampling=question)
-    _check_fits(scheme, dataset)
+    check_fits(scheme, dataset)
     plan = Plan(
         rule=dict(scheme.rule.describe()),
         n0=int(n0),
@@ -144,7 +144,8 @@ def _certify_group(journal: Journal, scheme: Scheme, dataset: Dataset, group: Se
         clock = now
 
 
-def _check_fits(scheme: Scheme, dataset: Dataset) -> None:
+def check_fits(scheme: Scheme, dataset: Dataset) -> None:
+    """Raise unless the scheme takes the images of the data set and tells as many classes apart."""
     if scheme.classes != len(dataset.classes):
         raise RequestError(
             f"the system tells {scheme.classes} classes apart, but {dataset.name} has {len(dataset.classes)}; "

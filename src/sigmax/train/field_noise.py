@@ -73,9 +73,10 @@ class FieldNoise(Method):
         return {"name": self.name, "field": self.source.describe(), "inner": self.inner.plan()}
 
     def state_dict(self) -> dict[str, Any]:
-        """What the inner method remembers."""
-        return {"inner": self.inner.state_dict()}
+        """What the inner method remembers, and the noise: a large set takes minutes to measure."""
+        return {"inner": self.inner.state_dict(), "sigmas": self.sigmas}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take up what was remembered."""
         self.inner.load_state_dict(state["inner"])
+        self.sigmas = state.get("sigmas", self.sigmas)  # runs begun before it was kept have none

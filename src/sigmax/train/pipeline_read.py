@@ -26,12 +26,12 @@ C = TypeVar("C", LabelsConfig, CertifyConfig)
 TABLES = ("data", "experts", "labels", "router", "finetune", "certify")
 
 
-def read_file(path: Path, changes: Sequence[str] = ()) -> Table:
-    """What a TOML file holds, with the changes made."""
+def read_file(path: Path, changes: Sequence[str] = (), what: str = "pipeline") -> Table:
+    """What a TOML file holds, with the changes made; `what`: how an error calls the file."""
     try:
         told = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise RequestError(f"the pipeline file {path} cannot be read: {error.strerror}") from error
+        raise RequestError(f"the {what} file {path} cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
         raise RequestError(f"{path} is not TOML: {error}") from error
     for change in changes:
@@ -48,7 +48,7 @@ def tables(told: Table, folder: Path, hints: Mapping[str, Any]) -> dict[str, Any
             raise RequestError(f"[{name}] is missing" if name != "out" else "out is missing: name a folder")
     device = given.get("device", "cpu")
     found = {
-        "out": _place(given["out"], folder),
+        "out": place(given["out"], folder),
         "data": _data(given["data"], folder),
         "experts": _experts(given["experts"], folder, device),
         "labels": _voting(LabelsConfig, given.get("labels", {}), "labels"),
@@ -89,7 +89,8 @@ def _below(table: Any, part: str, change: str) -> Any:
     return below
 
 
-def _place(path: str, folder: Path) -> Path:
+def place(path: str, folder: Path) -> Path:
+    """A path of the file, which begins at the file's own folder."""
     try:
         return folder / Path(path).expanduser()
     except RuntimeError as error:
@@ -100,8 +101,13 @@ def _data(told: Table, folder: Path) -> DataConfig:
     given = _entries(DataConfig, told, "data")
     if "source" not in given:
         raise RequestError("data.source is missing: digits, cifar10:PATH ...")
-    kind, _, path = given["source"].partition(":")
-    return DataConfig(**{**given, "source": f"{kind}:{_place(path, folder)}" if path else given["source"]})
+    return DataConfig(**{**given, "source": place_of_data(given["source"], folder)})
+
+
+def place_of_data(source: str, folder: Path) -> str:
+    """A source of data whose path, if it has one, begins at the file's own folder."""
+    kind, _, path = source.partition(":")
+    return f"{kind}:{place(path, folder)}" if path else source
 
 
 def _experts(told: Table, folder: Path, device: str) -> ExpertsConfig:
@@ -115,14 +121,14 @@ def _experts(told: Table, folder: Path, device: str) -> ExpertsConfig:
             "[experts] takes either systems, which exist, or what to train; beside systems it got "
             f"{', '.join(beside)}: leave one of them out"
         )
-    given["systems"] = tuple(_system(system, folder) for system in given.get("systems", ()))
+    given["systems"] = tuple(place_of_system(system, folder) for system in given.get("systems", ()))
     given["training"] = _settings(given, "experts", Settings(), device)
     return ExpertsConfig(**given)
 
 
-def _system(source: str, folder: Path) -> str:
+def place_of_system(source: str, folder: Path) -> str:
     """A system's folder from the file's own, or what lies elsewhere as it is."""
-    return source if source.startswith(("zoo:", "hub:")) else str(_place(source, folder))
+    return source if source.startswith(("zoo:", "hub:")) else str(place(source, folder))
 
 
 def _router(cls: type[RouterConfig], told: Table, where: str, device: str) -> dict[str, Any]:

@@ -1,0 +1,230 @@
+"""`sigmax compare`: several schemes on the same inputs, one table and one figure."""
+
+import json
+
+import pandas as pd
+import pytest
+
+CONFIG = """
+out = "{out}"
+network = "{net}"
+radii = [0.0, 0.25]
+
+[data]
+source = "digits"
+max = 5
+
+[certify]
+n0 = 20
+n = 300
+
+[schemes.constant]
+kind = "smoothed"
+sigma = 0.5
+
+[schemes.cascade]
+kind = "multiscale"
+sigmas = [0.25, 0.5]
+thresholds = [0.5]
+
+[schemes.released]
+kind = "multiscale"
+sigmas = [0.25, 0.5]
+budget = "released"
+
+[schemes.elastic]
+kind = "semi-elastic"
+base = 0.5
+rate = 0.01
+k = 5
+offset = 2.0
+points = 200
+
+[schemes.memory]
+kind = "memorized"
+sigma0 = 0.5
+steps = 3
+
+[schemes.folder]
+kind = "system"
+folder = "{system}"
+"""
+
+
+def written(path, trained, **changes):
+    told = {"out": path / "compared", "net": trained / "net.safetensors", "system": trained / "system", **changes}
+    (path / "schemes.toml").write_text(CONFIG.format(**told))
+    return path / "schemes.toml"
+
+
+def test_compare_makes_one_table_and_one_figure(trained, tmp_path, sigmax):
+    config = written(tmp_path, trained)
+    done = sigmax("compare", config)
+    assert done.returncode == 0, done.stderr
+    out = tmp_path / "compared"
+    frame = pd.read_csv(out / "compare.csv").set_index("scheme")
+    assert frame["sound by"].to_dict() == {
+        "constant": "constant noise",
+        "cascade": "certified cascade",
+        "released": "not sound",
+        "elastic": "semi-elastic, rate proved",
+        "memory": "within memory",
+        "folder": "constant noise",
+    }
+    assert {"0", "0.25", "ACR", "draws", "seconds"} <= set(frame.columns)
+    assert (frame["draws"] >= 320).all()
+    assert frame.loc["constant", "0"] == frame.loc["folder", "0"], "the same network under the same noise"
+    told = {row["scheme"]: row for row in json.loads((out / "compare.json").read_text())}
+    assert list(told) == list(frame.index)
+    assert all(row["0.25"] == frame.loc[name, "0.25"] for name, row in told.items())
+    assert told["elastic"]["rule"]["field"]["points"] == 200
+    assert {row["arithmetic"] for row in told.values()} == {"cpu float32"}
+    page = (out / "compare.md").read_text()
+    assert "NOT SOUND" in page
+    assert "valid within this memory" in page
+    for kind in ("png", "pdf"):
+        assert (out / f"compare.{kind}").stat().st_size > 1_000
+    runs = {path.stem: path.read_bytes() for path in out.glob("*.jsonl")}
+    assert set(runs) == set(frame.index)
+    assert sigmax("compare", config).returncode == 0
+    assert {path.stem: path.read_bytes() for path in out.glob("*.jsonl")} == runs, "what is done is not done again"
+
+
+def of_all(out):
+    """The rows of compare.json by scheme."""
+    return {row["scheme"]: row for row in json.loads((out / "compare.json").read_text())}
+
+
+ADAPTIVE = ["certify.sampling=adaptive", "certify.targets=[0.0, 0.25]"]
+
+
+def setting(*changes):
+    return [word for change in changes for word in ("--set", change)]
+
+
+def test_adaptive_sampling_stops_early_in_every_scheme_that_may(trained, tmp_path, sigmax):
+    config = written(tmp_path, trained)
+    refused = sigmax("compare", config, *setting(*ADAPTIVE))
+    assert refused.returncode == 2
+    assert "schemes.released: budget='released' reproduces code that draws exactly n; use sampling='fixed'" in (
+        refused.stderr
+    )
+    assert not (tmp_path / "compared").exists()
+    done = sigmax("compare", config, *setting(*ADAPTIVE, "schemes.released.sampling=fixed", "radii=[0.25, 0.5]"))
+    assert done.returncode == 0, done.stderr
+    rows = of_all(tmp_path / "compared")
+    kinds = {name: row["sampling"]["kind"] for name, row in rows.items()}
+    assert kinds == {**dict.fromkeys(rows, "adaptive"), "released": "fixed"}
+    assert rows["released"]["draws"] >= 320
+    assert all(row["draws"] < 320 for name, row in rows.items() if name not in ("released", "cascade"))
+    assert rows["cascade"]["draws"] < rows["released"]["draws"]
+    assert rows["constant"]["0.5"] is None, "nothing was asked beyond 0.25"
+    assert rows["released"]["0.5"] is not None
+    page = (tmp_path / "compared" / "compare.md").read_text()
+    assert "the runs were not asked the same" in page
+    assert "constant, cascade, elastic, memory, folder: sampled: adaptive" in page, "said once of all"
+
+
+def test_arithmetic_is_the_files_and_recorded(trained, tmp_path, sigmax):
+    config = written(tmp_path, trained)
+    done = sigmax("compare", config, *setting("certify.dtype=bf16", "certify.batch=64", "data.max=2"))
+    assert done.returncode == 0, done.stderr
+    assert {row["arithmetic"] for row in of_all(tmp_path / "compared").values()} == {"cpu bfloat16"}
+
+
+def test_paths_begin_at_the_files_folder_and_networks_may_have_names(trained, tmp_path, sigmax):
+    (tmp_path / "below").mkdir()
+    for name in ("one", "two"):
+        (tmp_path / "below" / f"{name}.safetensors").write_bytes((trained / "net.safetensors").read_bytes())
+    config = tmp_path / "below" / "schemes.toml"
+    config.write_text("""
+out = "../compared"
+
+[networks]
+first = "one.safetensors"
+
+[data]
+source = "digits"
+max = 2
+
+[certify]
+n = 100
+
+[schemes.cascade]
+kind = "multiscale"
+sigmas = [0.25, 0.5]
+networks = ["first", "two.safetensors"]
+
+[schemes."constant-0.5"]
+kind = "smoothed"
+network = "first"
+sigma = 0.5
+""")
+    done = sigmax("compare", config)
+    assert done.returncode == 0, done.stderr
+    assert list(of_all(tmp_path / "compared")) == ["cascade", "constant-0.5"]
+    assert (tmp_path / "compared" / "constant-0.5.jsonl").is_file()
+
+
+def test_schemes_share_their_networks(trained, tmp_path):
+    from sigmax.cli.compare_config import CompareConfig
+    from sigmax.cli.compare_schemes import made_schemes
+
+    schemes = made_schemes(CompareConfig.read(written(tmp_path, trained)))
+    models = {id(voter.model) for scheme in schemes.values() for voter in scheme.voters.values()}
+    assert len(models) == 1, "that of the system's folder, too"
+
+
+def test_a_compiled_network_is_warmed_up_before_the_clock_runs(trained, monkeypatch):
+    import sigmax as sx
+    from sigmax.cli import compare_schemes
+    from sigmax.noise import ways
+
+    ran = []
+    monkeypatch.setattr(ways, "compiled", lambda model, mode: lambda x: ran.append(len(x)) or model(x))
+    told = {"sigma0": 0.5, "classes": 10, "steps": 2, "batch": 32}
+    model, _ = sx.models.load(trained / "net.safetensors")
+    x = sx.data.load("digits").pixels([0])
+    for how, expected in (("off", False), ("default", True)):
+        scheme = sx.Memorized(model, compile=how, **told)
+        ran.clear()
+        scheme.check(x)
+        compare_schemes.warm_up(scheme, x)
+        assert bool(ran) is expected
+        assert scheme.memory is None, "nothing is remembered of it"
+    assert set(ran) == {32}, "in the batches that it will see"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "named"),
+    [
+        ('kind = "smoothed"', 'kind = "magic"', "schemes.constant: kind must be one of smoothed, multiscale"),
+        ("sigma = 0.5", "sigmo = 0.5", "did you mean sigma"),
+        ("sigma = 0.5", "", "sigma must be given"),
+        ("n = 300", "n = 5", "can never certify"),
+        ('source = "digits"', "", "source"),
+        ('out = "', 'aut = "', "did you mean out"),
+        ("[data]", "[data", "is not TOML"),
+        ('kind = "system"', 'kind = "smoothed"', "schemes.folder"),
+        ("n = 300", 'n = 300\ndtype = "fp64"', "certify.dtype must be one of fp32, bf16, fp16; got 'fp64'"),
+        ("n = 300", 'n = 300\ncompile = "yes"', "certify.compile must be one of off, default"),
+        ("n = 300", "n = 300\ntargets = [0.5]", "[certify]: targets and tolerance say when sampling may stop"),
+        ("n = 300", 'n = 300\nsampling = "adaptive"\ntargets = [9.0]', "none of the targets can be reached"),
+        ("n = 300", "n = 300\nbatch = 0", "[certify]: batch must be at least 1"),
+        ('budget = "released"', 'sampling = "some"', "schemes.released.sampling must be one of fixed, adaptive"),
+        ("thresholds = [0.5]", "networks = []", "schemes.cascade: no network is given"),
+        ("thresholds = [0.5]", 'networks = ["a"]\nnetwork = "b"', "schemes.cascade: give network, for all sigmas"),
+        ("points = 200", "points = 0", "schemes.elastic: points must be at least 1"),
+        ("[schemes.memory]", '[schemes."me/mory"]', "use one without slashes"),
+        ("[data]", "device = 'nowhere'\n[data]", "device 'nowhere' cannot be used here"),
+        ("{net}", "absent", "there is no checkpoint"),
+    ],
+)
+def test_a_comparison_that_will_not_do_is_refused_before_any_work(old, new, named, trained, tmp_path, sigmax):
+    config = written(tmp_path, trained)
+    old = old.format(net=trained / "net.safetensors")
+    config.write_text(config.read_text().replace(old, new, 1))
+    refused = sigmax("compare", config)
+    assert refused.returncode == 2, refused.stdout
+    assert named in refused.stderr
+    assert not (tmp_path / "compared").exists()

@@ -1,0 +1,22 @@
+"""The benchmarks of memory and field run, on few and small images, and write what they measured."""
+
+import json
+
+from benchmarks import field, memory
+
+
+def test_memory_on_digits(tmp_path, capsys):
+    memory.main(["--data", "digits", "--radii", "0.5", "2", "--lookups", "20", "--out", str(tmp_path / "m.json")])
+    small, large = json.loads((tmp_path / "m.json").read_text())["rows"]
+    assert small["balls"] == large["balls"] > 300
+    assert small["shrunk"] < large["shrunk"]
+    assert 0 < small["look_up"]["median_ms"] <= small["look_up"]["p95_ms"]
+    assert capsys.readouterr().out.count("balls of radii") == 2
+
+
+def test_field_on_digits(tmp_path, capsys):
+    field.main(["--data", "digits", "--offset", "1.5", "--out", str(tmp_path / "f.json")])
+    row = json.loads((tmp_path / "f.json").read_text())
+    assert (row["points"], row["inputs"]) == (1437, 18)
+    assert 0.2 < row["sigma"]["0"] <= row["sigma"]["1"] < 0.3
+    assert "18 inputs against 1,437 points" in capsys.readouterr().out
