@@ -18,6 +18,7 @@ from torch import Tensor, nn
 import sigmax as sx
 from sigmax import models
 from sigmax.bench import ceiling, field_loop
+from sigmax.bench.stages import shares
 from sigmax.models.transformers import Resized
 
 SIGMA, N0, ALPHA = 0.5, 100, 0.001
@@ -40,34 +41,6 @@ def pair(small: bool, halved: bool = False) -> sx.Denoised:
         network = network.to(torch.bfloat16)
     classifier = Resized(network, (224, 224), None, "bicubic")
     return sx.Denoised(models.create_denoiser(described), classifier)
-
-
-def stages(model: sx.Denoised, x: Tensor, dtype: torch.dtype) -> dict[str, float]:
-    """The share of a vote's time that each part takes, eagerly."""
-    device = x.device
-    noisy = x + SIGMA * torch.randn_like(x)
-    with torch.inference_mode(), torch.autocast(device.type, dtype=dtype, enabled=dtype is not torch.float32):
-        clean = model.denoise(noisy, SIGMA)
-        seconds = {
-            "denoiser": _seconds(lambda: model.denoise(noisy, SIGMA), device),
-            "classifier": _seconds(lambda: model.classify(clean, SIGMA), device),
-        }
-    return {name: value / sum(seconds.values()) for name, value in seconds.items()}
-
-
-def _seconds(work: Any, device: torch.device) -> float:
-    work()
-    _wait(device)
-    begun = time.perf_counter()
-    for _ in range(3):
-        work()
-    _wait(device)
-    return (time.perf_counter() - begun) / 3
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
 
 
 def field(model: nn.Module, x: Tensor, n: int) -> float:
@@ -102,7 +75,8 @@ def main() -> None:
     dtype = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[told.dtype]
     x = torch.rand(told.inputs, 3, 32, 32)
     model = pair(told.small).to(told.device).eval()
-    voter = sx.Smoothed(model, sigma=SIGMA, classes=10, device=told.device).voters["base"]
+    how = {"device": told.device, "dtype": dtype, "batch": told.batch}
+    voter = sx.Smoothed(model, sigma=SIGMA, classes=10, **how).voters["base"]
     cost = ceiling.operations(voter, x[:1], SIGMA)
     rows: list[dict[str, Any]] = []
 
@@ -117,9 +91,8 @@ def main() -> None:
     top32, top = (ceiling.ceiling(voter.device, kind) for kind in (torch.float32, dtype))
     plain = pair(told.small).to(told.device).eval()
     row("field's loop", field(plain, x[0].to(told.device), told.n), top32)
-    shares = stages(model, x[:1].to(told.device).expand(min(told.batch, 512), -1, -1, -1).clone(), dtype)
-    print(f"eager time: {', '.join(f'{name} {share:.0%}' for name, share in shares.items())}", flush=True)
-    how = {"device": told.device, "dtype": dtype, "batch": told.batch}
+    parts = shares(voter, x, SIGMA)
+    print(f"time, not compiled: {', '.join(f'{name} {share:.0%}' for name, share in parts.items())}", flush=True)
     row(f"sigmax, {told.dtype}", engine(model, x, told.n, **how), top)
     row(f"sigmax, {told.dtype}, denoiser compiled", engine(model, x, told.n, **how, compile="denoiser"), top)
     if told.dtype == "bf16":
@@ -129,7 +102,7 @@ def main() -> None:
             row(f"the same, weights of the ViT in bf16, batch {batch}", speed, top)
     if told.out:
         machine = torch.cuda.get_device_name() if voter.device.type == "cuda" else "cpu"
-        told.out.write_text(json.dumps({"machine": machine, "stages": shares, "rows": rows}, indent=1) + "\n")
+        told.out.write_text(json.dumps({"machine": machine, "stages": parts, "rows": rows}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -37,9 +37,36 @@ def test_a_network_trained_on_digits_is_measured(tmp_path):
     assert figures["arithmetic"] == "cpu float32"
 
 
+def test_a_denoised_system_is_told_apart_into_its_stages(tmp_path):
+    import sigmax as sx
+    from sigmax import models
+
+    shape, small = (1, 8, 8), {"width": 8, "multipliers": (1,), "blocks": 1, "attention": ()}
+    denoiser = models.create_denoiser(
+        models.Description(architecture="unet", classes=0, input_shape=shape, options=small)
+    )
+
+    def net(classes, sigma):
+        made = models.create(models.Description(architecture="small-cnn", classes=classes, input_shape=shape))
+        return sx.Smoothed(sx.Denoised(denoiser, made), sigma=sigma, classes=classes)
+
+    out = tmp_path / "bench.json"
+    folder = sx.Dual(net(2, 0.5), [net(10, 0.25), net(10, 0.5)]).save(tmp_path / "dual")
+    words = ["--inputs", "2", "--field-inputs", "1", "--n", "100", "--n0", "10", "--out", str(out)]
+    said = bench(str(folder), "--data", "digits", *words)
+    found = json.loads(out.read_text())["stages"]
+    assert list(found) == ["router/base", "expert-0/base", "expert-1/base"]
+    for name, shares in found.items():
+        assert 0 < shares["denoiser"] < 1
+        assert sum(shares.values()) == pytest.approx(1)
+        told = f"not compiled: denoiser {shares['denoiser']:.0%}, classifier {shares['classifier']:.0%}"
+        assert f"Time of a vote of {name}, {told}" in said
+
+
 def test_an_architecture_alone_will_do():
     said = bench("--network", "small-cnn", "--inputs", "2", "--field-inputs", "1", "--n", "100", "--n0", "10")
     assert "small-cnn with random weights: 2 inputs of 3x32x32" in said
+    assert "not compiled" not in said
 
 
 @pytest.mark.parametrize(

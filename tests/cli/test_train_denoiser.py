@@ -86,6 +86,26 @@ def test_a_classifier_trained_behind_it(sigmax, trained, denoiser, tmp_path):
     assert "trained on images denoised by a denoiser" in done.stderr + done.stdout
 
 
+def test_a_classifier_and_its_denoiser_tuned_together(sigmax, trained, denoiser, tmp_path):
+    out = tmp_path / "net.safetensors"
+    words = ["train", "classifier", "--data", "digits", "--sigma", 0.5, "--start", trained / "net.safetensors"]
+    more = ["--epochs", 1, "--lr", 0.001, "--batch", 256, "--out", out]
+    done = sigmax(*words, "--denoiser", denoiser, "--tune-denoiser", *more)
+    assert done.returncode == 0, done.stderr
+    tuned = tmp_path / "net.denoiser.safetensors"
+    assert f"sigmax build smoothed {out} --denoiser {tuned} --out SYSTEM" in done.stdout
+    for before, complaint in ((tuned, False), (denoiser, True)):
+        done = sigmax("build", "smoothed", out, "--denoiser", before, "--out", tmp_path / before.stem)
+        assert done.returncode == 0, done.stderr
+        assert ("by another denoiser" in done.stderr) is complaint
+    run = tmp_path / "run.jsonl"
+    done = sigmax("certify", tmp_path / tuned.stem, "--data", "digits", "--max", 2, "--n", 100, "--out", run)
+    assert done.returncode == 0, done.stderr
+    assert sigmax("verify", run).returncode == 0
+    done = sigmax(*words, "--tune-denoiser", *more[:-1], tmp_path / "other.safetensors")
+    assert (done.returncode, "none was given" in done.stderr) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [

@@ -114,3 +114,45 @@ def test_the_plan_names_the_way():
     assert arithmetic(sx.Smoothed(network(), sigma=0.5, classes=4, compile=True)) == "cpu float32 compiled"
     tuned = sx.Smoothed(network(), sigma=0.5, classes=4, compile="tuned")
     assert arithmetic(tuned) == "cpu float32 compiled (tuned)"
+
+
+@pytest.mark.parametrize("mode", ["default", "denoiser"])
+def test_a_denoised_network_is_compiled_once_for_all_sigmas(mode, monkeypatch):
+    """Dual and multiscale systems vote with one network under several sigmas: each compilation takes a minute."""
+    from functools import partial
+
+    from sigmax import models
+
+    graphs = []
+
+    def backend(graph, _):
+        graphs.append(graph)
+        return graph.forward
+
+    small = {"width": 8, "multipliers": (1,), "blocks": 1, "attention": ()}
+    told = models.Description(architecture="unet", classes=0, input_shape=(1, 8, 8), options=small)
+    pair = sx.Denoised(models.create_denoiser(told), network())
+    for parameter in pair.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    torch._dynamo.reset()
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=backend))
+    monkeypatch.setitem(ways.TORCH_MODES, "default", None)  # modes are the real backend's
+    compiled, plain = (Voter(pair, classes=4, compile=how, batch=6) for how in (mode, False))
+    for sigma in (0.12, 0.5, 1.0):
+        found, expected = (voter.vote(X + sigma, sigma) for voter in (compiled, plain))
+        assert torch.equal(found[0], expected[0])
+    assert len(graphs) == 1
+
+
+def test_a_denoiser_of_the_user_s_own_is_told_a_number():
+    seen = []
+
+    class Halve(nn.Module):
+        def forward(self, noisy, sigma):
+            seen.append(sigma)
+            return noisy / (1 + sigma)
+
+    voter = Voter(sx.Denoised(Halve(), network()), classes=4, batch=6)
+    voter._forward = voter.model.behind(Halve())  # stands for any compiled form
+    voter.vote(X, 0.5)
+    assert seen == [0.5]

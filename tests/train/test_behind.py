@@ -6,15 +6,17 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional
 
 import sigmax as sx
 from sigmax import models
 from sigmax.errors import RequestError
 from sigmax.models import Description
 from sigmax.system import fingerprint
-from sigmax.train import Gaussian, Labels, Settings, fine_tune, make_labels, train_classifier, train_router
-from sigmax.train.behind import Behind, answers
+from sigmax.train import Gaussian, Labels, Mixed, Settings, fine_tune, make_labels, train_classifier, train_router
+from sigmax.train.behind import Behind, Together, answers
 from sigmax.train.methods import make_method, with_moving_noise
+from sigmax.train.network import denoiser_path
 
 QUICK = Settings(epochs=3, batch=20, lr=0.05)
 TUNING = Settings(epochs=2, batch=16, optimiser="adamw", lr=0.003, schedule="constant")
@@ -145,11 +147,126 @@ def test_held_out_images_are_denoised_too(bars, out):
     assert 0 <= reports[-1].validation["smoothed"] <= 1
 
 
+def test_one_network_for_several_sigmas_behind_it(bars, out):
+    """Each image is denoised at the noise it was given, and the check at the noise it asks about."""
+    seen, reports = [], []
+
+    class Watching(nn.Module):
+        takes_sigma = True
+
+        def forward(self, noisy, sigma):
+            seen.append(sigma)
+            return noisy
+
+    train_classifier(
+        bars,
+        options={"width": 4},
+        sigma=0.5,
+        method=lambda _: Mixed((0.125, 0.5)),
+        denoiser=Watching(),
+        out=out,
+        settings=replace(QUICK, epochs=1),
+        validation=0.2,
+        on_epoch=reports.append,
+    )
+    trained = [sigma for sigma in seen if isinstance(sigma, torch.Tensor)]
+    assert set(torch.cat(trained).tolist()) == {0.125, 0.5}
+    assert {sigma for sigma in seen if isinstance(sigma, float)} == {0.5}
+    assert 0 <= reports[-1].validation["smoothed"] <= 1
+
+
 def test_data_dependent_noise_is_refused_behind_it(bars, out):
     with pytest.raises(RequestError, match="behind a denoiser all images have one noise"):
         train_classifier(
             bars, sigma=0.25, denoiser=denoiser(), out=out, method=lambda s: with_moving_noise(Gaussian(s), {})
         )
+
+
+def tune(bars, out, settings=QUICK, **more):
+    told = {"start": network(seed=5), "denoiser": denoiser(), "tune_denoiser": True, **more}
+    return train_classifier(bars, sigma=0.25, out=out, settings=settings, **told)
+
+
+@pytest.mark.parametrize("settings", [QUICK, replace(QUICK, ema=0.9, precision="bf16", channels_last=True)])
+def test_the_denoiser_is_tuned_too_and_written_beside_the_classifier(bars, out, settings):
+    first = denoiser()
+    before = models.fingerprint(first)
+    tune(bars, out, settings, denoiser=first, validation=0.2)
+    assert models.fingerprint(first) == before, "a copy is tuned"
+    tuned, (model, told) = models.load_denoiser(denoiser_path(out)), models.load(out)
+    assert denoiser_path(out).name == "net.denoiser.safetensors"
+    assert told.notes["denoiser"] == models.fingerprint(tuned) != before
+    assert told.notes["training"]["denoiser"] == before
+    assert told.notes["training"] == tuned.description.notes["training"]
+    for name, parameter in tuned.named_parameters():
+        assert not torch.equal(parameter, dict(first.named_parameters())[name]), name
+    assert models.fingerprint(model) != models.fingerprint(network(seed=5))
+
+
+def test_both_are_trained_by_the_loss_of_the_pair():
+    """Every gradient is that of cross-entropy through denoiser and network, each image at its own noise."""
+    d, net = denoiser().requires_grad_(True), network()
+    noisy, sigma, classes = torch.rand(6, 1, 8, 8), torch.tensor([0.1, 0.5] * 3), torch.arange(6) % 3
+    both = Together(d, net, 0.25).eval()  # without dropout, to be compared
+    pair = sx.Denoised(d, net).eval()
+    for told in ((), (sigma,)):
+        weights = list(both.parameters())
+        assert {id(w) for w in weights} == {id(w) for part in (d, net) for w in part.parameters()}
+        found = torch.autograd.grad(functional.cross_entropy(both(noisy, *told), classes), weights)
+        logits = pair(noisy, *(told or (0.25,)))
+        expected = torch.autograd.grad(functional.cross_entropy(logits, classes), weights)
+        assert any(bool(gradient.any()) for gradient in found)
+        for one, other in zip(found, expected, strict=True):
+            assert torch.equal(one, other)
+    both.train()
+    assert d.training, "its dropout is part of its training"
+
+
+def test_tuning_both_goes_on_where_it_was_cut_short(bars, out, monkeypatch):
+    whole = out.with_name("whole.safetensors")
+    tune(bars, whole)
+
+    def stop(report):
+        if report.epoch == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        tune(bars, out, on_epoch=stop)
+    assert not denoiser_path(out).exists()
+    save = models.save
+
+    def fail(path, model):
+        if path == out:
+            raise KeyboardInterrupt
+        return save(path, model)
+
+    with monkeypatch.context() as context:  # between its two files
+        context.setattr(models, "save", fail)
+        with pytest.raises(KeyboardInterrupt):
+            tune(bars, out)
+    assert denoiser_path(out).exists()
+    assert not out.exists()
+    tune(bars, out, on_epoch=lambda _: pytest.fail("nothing is left to train"))
+    for path in (out, denoiser_path(out)):
+        there = whole if path == out else denoiser_path(whole)
+        assert models.fingerprint(path) == models.fingerprint(there)
+    assert not list(out.parent.glob("*.partial"))
+
+
+def test_what_another_run_tuned_is_not_overwritten(bars, out):
+    tune(bars, out)
+    with pytest.raises(RequestError, match="made by another run: tunes_denoiser is True there and None"):
+        tune(bars, out, tune_denoiser=False)
+    out.unlink()
+    with pytest.raises(RequestError, match=r"net\.denoiser\.safetensors exists and was made by another run"):
+        tune(bars, out, replace(QUICK, epochs=1))
+
+
+@pytest.mark.parametrize(("given", "told"), [(None, "none was given"), (nn.Identity(), "got a Identity")])
+def test_what_cannot_be_saved_is_not_tuned(bars, out, given, told):
+    with pytest.raises(RequestError, match=f"give one that can be saved.*{told}"):
+        tune(bars, out, denoiser=given)
+    assert not list(out.parent.iterdir())
 
 
 def test_a_classifier_to_begin_with(bars, out):

@@ -117,6 +117,20 @@ def test_the_checkpoint_says_how_it_was_made(train, bars):
     assert quieter > louder
 
 
+def test_images_of_another_split_may_be_watched(train, bars, tmp_path):
+    """Looking makes no other run: the weights and the plan are those of one that was not watched."""
+    watched = train(validation=bars.take(range(5)))
+    told = models.read(watched).description.notes["training"]
+    assert "validation" not in told
+    lines = [json.loads(line) for line in metrics_path(watched).read_text().splitlines()]
+    assert {line["validation"]["images"] for line in lines} == {5}
+    plain = train(out=tmp_path / "plain.safetensors")
+    assert models.fingerprint(plain) == models.fingerprint(watched)
+    other = replace(bars, images=np.zeros((60, 3, 8, 8), np.float32))
+    with pytest.raises(RequestError, match="have other shape than those to train on"):
+        train(validation=other, out=tmp_path / "other.safetensors")
+
+
 def test_a_run_cut_short_ends_with_the_same_weights(train, tmp_path):
     def stop(report):
         if report.epoch == 2:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from sigmax import __version__
 from sigmax.bench import ceiling, field_loop
+from sigmax.bench.stages import Shares
 from sigmax.certify.sampling import Sampling
 from sigmax.certify.scheme import Scheme
 from sigmax.records.certificate import Certificate
@@ -129,8 +130,10 @@ def _parameters(model: object) -> Sequence[Tensor]:
     return list(model.parameters()) if isinstance(model, torch.nn.Module) else []
 
 
-def as_json(scheme: Scheme, asked: Question, rows: Sequence[Row], what: str) -> dict[str, Any]:
-    """The run as plain data: the request, the machine and the rows."""
+def as_json(
+    scheme: Scheme, asked: Question, rows: Sequence[Row], what: str, parts: Mapping[str, Shares] | None = None
+) -> dict[str, Any]:
+    """The run as plain data: the request, the machine and the rows; `parts`: what `stages` found."""
     device, dtype = main_device(scheme)
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or "cpu"
     return {
@@ -143,5 +146,6 @@ def as_json(scheme: Scheme, asked: Question, rows: Sequence[Row], what: str) -> 
         "batch": {name: voter.batch for name, voter in scheme.voters.items()},
         "ceiling": {"operations_per_s": ceiling.ceiling(device, dtype), "dtype": str(dtype)},
         "sigmax": __version__,
+        **({"stages": parts} if parts else {}),
         "rows": [asdict(row) for row in rows],
     }

@@ -11,9 +11,12 @@ from sigmax.cli.progress import console, say
 from sigmax.errors import RequestError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
     from torch import Tensor
 
     from sigmax.bench.contest import Row
+    from sigmax.bench.stages import Shares
     from sigmax.certify.scheme import Scheme
 
 SIGMA = 0.25  # of what is made here to be measured
@@ -48,6 +51,7 @@ def bench(
     Example: `sigmax bench --network resnet110 --device cuda --dtype bf16 --compile auto --out bench.json`
     """
     from sigmax.bench.contest import Question, as_json, contest
+    from sigmax.bench.stages import stages
 
     if min(inputs, field_inputs) < 1:
         raise RequestError(f"expected at least one input for each; got {inputs} and {field_inputs}")
@@ -67,11 +71,14 @@ def bench(
         rows.append(row)
         say(_line(row))
     _show(rows)
+    parts = stages(scheme, x)
+    for line in _parts(parts):
+        say(line)
     if out is not None:
         from sigmax.files import written_whole
 
         with written_whole(out) as draft:
-            draft.write_text(json.dumps(as_json(scheme, asked, rows, what), indent=1) + "\n")
+            draft.write_text(json.dumps(as_json(scheme, asked, rows, what, parts), indent=1) + "\n")
         say(f"Figures: {out}")
 
 
@@ -145,6 +152,16 @@ def _spread(count: int, wanted: int) -> list[int]:
 
 def _line(row: "Row") -> str:
     return f"{row.contender}: {row.votes_per_s:,.0f} votes/s, {row.s_per_input:.4g} s an input"
+
+
+def _parts(found: "Mapping[str, Shares]") -> "Iterator[str]":
+    """A line for each network that denoises first; those of the same shares, which are the same one, together."""
+    together: dict[tuple[tuple[str, float], ...], list[str]] = {}
+    for name, shares in found.items():
+        together.setdefault(tuple(shares.items()), []).append(name)
+    for parts, names in together.items():
+        told = ", ".join(f"{part} {share:.0%}" for part, share in parts)
+        yield f"Time of a vote of {', '.join(names)}, not compiled: {told}"
 
 
 def _show(rows: "list[Row]") -> None:

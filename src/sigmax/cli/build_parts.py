@@ -44,7 +44,8 @@ def behind(
     from sigmax import models
     from sigmax.models import denoisers
 
-    trained_behind = description.notes.get("training", {}).get("denoiser")
+    # Tuned together with it, or as it was.
+    trained_behind = description.notes.get("denoiser", description.notes.get("training", {}).get("denoiser"))
     asked = None if denoiser is None else denoisers.load(denoiser)
     found = None if asked is None else models.fingerprint(asked)
     if trained_behind != found and trained_behind is not None:

@@ -69,6 +69,12 @@ def classifier(
         Path | None, typer.Option(help="Checkpoint whose weights to begin with; it also decides the model.")
     ] = None,
     denoiser: BehindDenoiser = None,
+    tune_denoiser: Annotated[
+        bool,
+        typer.Option(
+            "--tune-denoiser", help="Train a copy of the denoiser too: beside it, NAME.denoiser.safetensors."
+        ),
+    ] = False,
     epochs: Annotated[int | None, typer.Option(help="Passes over the training images (default: 120).")] = None,
     batch: Annotated[int | None, typer.Option(help="Noisy images a step, copies counted (default: 64).")] = None,
     lr: Annotated[float | None, typer.Option(help="Learning rate at the start, or peak (default: 0.1).")] = None,
@@ -102,6 +108,7 @@ def classifier(
     from sigmax import data as sources
     from sigmax.train import Settings, train_classifier
     from sigmax.train.methods import method_preset
+    from sigmax.train.network import denoiser_path
 
     found = None if preset is None else method_preset(preset, method, sigma)
     told = {
@@ -134,6 +141,7 @@ def classifier(
             normalisation=normalise,
             start=begun(start, model, width, normalise),
             denoiser=read_denoiser(denoiser),
+            tune_denoiser=tune_denoiser,
             sigma=sigma,
             settings=settings,
             out=out,
@@ -143,7 +151,8 @@ def classifier(
             on_step=watch,
             on_epoch=lambda report: setattr(watch, "note", report.line()),
         )
-    _conclude(out, denoiser, around.next_command(out, data, sigma) if around else None)
+    before = str(denoiser_path(out)) if tune_denoiser else denoiser
+    _conclude(out, before, around.next_command(out, data, sigma) if around else None)
 
 
 def taught(

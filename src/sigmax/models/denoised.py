@@ -57,6 +57,11 @@ class Denoised(nn.Module):
             )
         return clean.clamp(0, 1)
 
+    @property
+    def sigma_may_be_tensor(self) -> bool:
+        """Whether sigma may come as a tensor: our own denoisers are made for both, others may not be."""
+        return isinstance(self.denoiser, Denoiser) and not self._tells_classifier
+
     def behind(self, denoiser: Network) -> "Denoised":
         """The same classifier behind another form of the same denoiser, called as that is."""
         other = Denoised(denoiser, self.classifier)

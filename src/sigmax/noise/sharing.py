@@ -19,7 +19,12 @@ class Branches(nn.Module):
         self.models = nn.ModuleList(models)
         self.classes = tuple(classes)
 
-    def forward(self, noisy: Tensor, sigma: float) -> Tensor:
+    @property
+    def sigma_may_be_tensor(self) -> bool:
+        """As of each of the models."""
+        return all(isinstance(model, Denoised) and model.sigma_may_be_tensor for model in self.models)
+
+    def forward(self, noisy: Tensor, sigma: float | Tensor) -> Tensor:
         """Each classifier's answer for the same denoised images."""
         first = self.models[0]
         assert isinstance(first, Denoised)

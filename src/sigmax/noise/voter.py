@@ -194,7 +194,15 @@ class Voter:
 
     def _call(self, model: Model, batch: Tensor, sigma: float) -> Tensor:
         with torch.inference_mode(), self._precision(), nullcontext() if self.votes else whole_products():
-            return model(batch, sigma) if self.takes_sigma else model(batch)
+            if not self.takes_sigma:
+                return model(batch)
+            return model(batch, sigma if model is self.model else self._for_compiled(sigma))
+
+    def _for_compiled(self, sigma: float) -> float | Tensor:
+        """A tensor where that will do: a compiled network is compiled anew for every number it is told."""
+        if not getattr(self.model, "sigma_may_be_tensor", False):
+            return sigma
+        return torch.full((1,), sigma, dtype=torch.float64, device=self.device)  # to be rounded as a number is
 
     def _precision(self) -> AbstractContextManager[Any]:
         if self.dtype is not torch.float32:

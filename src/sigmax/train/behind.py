@@ -1,4 +1,4 @@
-"""A network in training behind a denoiser that stays as it is: what it is shown are denoised images."""
+"""A network in training behind a denoiser: what it is shown are denoised images."""
 
 from collections.abc import Callable
 
@@ -33,6 +33,26 @@ class Behind(nn.Module):
         with torch.set_grad_enabled(torch.is_grad_enabled() and noisy.requires_grad):
             clean = self._denoise(noisy, level)
         answer: Tensor = self.network(clean)
+        return answer
+
+
+class Together(nn.Module):
+    """The same pair, of which both parts are trained, moved and averaged.
+
+    The denoiser learns what the network needs: what it makes of an image may no longer look like one.
+    """
+
+    takes_sigma = True
+
+    def __init__(self, denoiser: nn.Module, network: nn.Module, sigma: float | None) -> None:
+        super().__init__()
+        self.pair, self.sigma = Denoised(denoiser, network), sigma
+
+    def forward(self, noisy: Tensor, sigma: float | Tensor | None = None) -> Tensor:
+        """The network's answer."""
+        level = self.sigma if sigma is None else sigma
+        assert level is not None
+        answer: Tensor = self.pair(noisy, level)
         return answer
 
 

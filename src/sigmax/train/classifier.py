@@ -33,6 +33,7 @@ def train_classifier(
     normalisation: str | Normalisation | None = None,
     start: Classifier | None = None,
     denoiser: nn.Module | None = None,
+    tune_denoiser: bool = False,
     settings: Settings | None = None,
     method: Callable[[float], Method] = Gaussian,
     validation: float | Dataset = 0.0,
@@ -49,7 +50,8 @@ def train_classifier(
 
     `method(sigma)` makes the training method. `start`: a classifier whose weights to begin with, which also decides
     architecture, options and normalisation. `denoiser`: takes the noise off the images before the classifier sees
-    them, and stays as it is; what is written is the classifier alone.
+    them, and stays as it is; what is written is the classifier alone. `tune_denoiser`: a copy of it is trained by
+    the same loss, and written beside `out` (NAME.safetensors) as NAME.denoiser.safetensors (`denoiser_path`).
 
     `validation`: a share of the images to hold out, or images of another split. Every `validate_every` epochs, and
     after the last, the metrics' `validation` says how the smoothed classifier does on (some of) them, as
@@ -87,6 +89,7 @@ def train_classifier(
         notes={"class_names": dataset.classes},
         start=start,
         behind=denoiser,
+        tune_behind=tune_denoiser,
         validate=None if held is None else _check(held, sigma, settings, validate_every),
         on_epoch=on_epoch,
         on_step=on_step,

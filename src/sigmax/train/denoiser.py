@@ -30,7 +30,7 @@ from sigmax.train.method import Batch, Examples, Method, Score
 from sigmax.train.network import images, told_of, train_network
 from sigmax.train.noisy import noisy_copies, uniform
 from sigmax.train.progress import OnEpoch, OnStep
-from sigmax.train.quick_check import IMAGES, split
+from sigmax.train.quick_check import IMAGES, refuse_other_kind, split
 from sigmax.train.settings import Settings
 
 DENOISING = Settings(  # suits the digits with a small network: about a minute on one CPU core
@@ -130,7 +130,7 @@ def train_denoiser(
     classifier: nn.Module | None = None,
     weight: float = 0.0,
     start: Denoiser | None = None,
-    validation: float = 0.0,
+    validation: float | Dataset = 0.0,
     on_epoch: OnEpoch | None = None,
     on_step: OnStep | None = None,
 ) -> Path:
@@ -138,14 +138,14 @@ def train_denoiser(
 
     A run is checked, goes on, ends and is kept apart from others as `train_classifier` says; labels are not used.
     classifier, weight: add the classifier's loss. start: a denoiser whose weights to begin with, which also decides
-    architecture and options. validation: a share of the images to hold out; the metrics' `validation` says after
-    every epoch how near they are denoised.
+    architecture and options. validation: a share of the images to hold out, or images of another split; the
+    metrics' `validation` says after every epoch how near (some of) them are denoised.
     """
     settings = settings or DENOISING
     low, high = (float(sigma) for sigma in sigmas)
     method = Denoising(low, high, weight=float(weight), classifier=classifier)
     _check_classifier(classifier, dataset)
-    taught, held = _divided(dataset, validation, settings.seed)
+    taught, held, kept_out = _divided(dataset, validation, settings.seed)
     if start is not None:
         architecture, options = start.description.architecture, start.description.options
         _check_start(start, dataset)
@@ -164,7 +164,7 @@ def train_denoiser(
         out=Path(out),
         made_from={
             "data": told_of(dataset),
-            **({"validation": float(validation)} if held is not None else {}),
+            **kept_out,
             **({"start": models.fingerprint(start)} if start is not None else {}),
         },
         notes={"sigmas": [low, high]},
@@ -175,11 +175,17 @@ def train_denoiser(
     )
 
 
-def _divided(dataset: Dataset, validation: float, seed: int) -> tuple[Dataset, Dataset | None]:
+def _divided(
+    dataset: Dataset, validation: float | Dataset, seed: int
+) -> tuple[Dataset, Dataset | None, dict[str, Any]]:
+    """The images to train on, those to check on if any, and what a plan says of them: looking changes nothing."""
+    if isinstance(validation, Dataset):
+        refuse_other_kind(validation, dataset)
+        return dataset, validation.take(np.arange(min(IMAGES, len(validation)))), {}
     if validation == 0:
-        return dataset, None
+        return dataset, None, {}
     held, taught = split(len(dataset), validation, seed)
-    return dataset.take(taught), dataset.take(held[: min(IMAGES, len(held))].astype(np.int64))
+    return dataset.take(taught), dataset.take(held[:IMAGES]), {"validation": float(validation)}
 
 
 def _check_start(start: Denoiser, dataset: Dataset) -> None:

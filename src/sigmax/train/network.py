@@ -1,8 +1,9 @@
 """From a request to a checkpoint: what the training of a classifier and of a router have in common."""
 
+import copy
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from sigmax.errors import RequestError
 from sigmax.models import Classifier, Denoiser, Description
 from sigmax.system.networks import fingerprint_of
 from sigmax.train import distributed
-from sigmax.train.behind import Behind
+from sigmax.train.behind import Behind, Together
 from sigmax.train.loop import WEIGHTS, Validate, fit, seeded
 from sigmax.train.method import Examples, Method
 from sigmax.train.partial import Partial, refuse_other_plan
@@ -37,6 +38,7 @@ def train_network(
     notes: Mapping[str, Any],
     start: Classifier | Denoiser | None = None,
     behind: nn.Module | None = None,
+    tune_behind: bool = False,
     validate: Validate | None = None,
     on_epoch: OnEpoch | None = None,
     on_step: OnStep | None = None,
@@ -52,8 +54,8 @@ def train_network(
     `examples` is asked for the training inputs only when something is left to train. `made_from` names them: with
     description, method and settings it is the plan, all that the result depends on. `notes` are kept as they are.
     `start`: a network of the same description whose weights to begin with; of another number of classes its last
-    layer is left out. `behind`: a denoiser that the images pass first, and that stays as it is. `made_from` names
-    both.
+    layer is left out. `behind`: a denoiser that the images pass first, and that stays as it is; `made_from` names
+    both. `tune_behind`: a copy of it is trained as well, and written to `denoiser_path(out)`.
 
     Under `torchrun` every process calls this with the same request, and they train together (see `distributed`).
     """
@@ -65,13 +67,16 @@ def train_network(
             model = models.create_denoiser(description) if description.denoises else models.create(description)
         if start is not None:
             _take_over(model, start)
-        if behind is not None:
+        tuned = _to_tune(behind) if tune_behind else None
+        if behind is not None and tuned is None:
             behind.to(device)
-        plan = _plan(model.description, method, settings, made_from)
+        more = {} if tuned is None else {"tunes_denoiser": True}
+        plan = _plan(model.description, method, settings, {**made_from, **more})
         partial = Partial(Path(f"{out}.partial"), plan)
-        if not team.from_first(lambda: _is_finished(out, plan)):
+        files = [out] if tuned is None else [denoiser_path(out), out]
+        if not team.from_first(lambda: _is_finished(files, plan)):
             fit(
-                _trained(model, behind, method).to(device),
+                _trained(model, behind, tuned, method).to(device),
                 method,
                 team.together(lambda: examples(device)),
                 settings,
@@ -85,8 +90,12 @@ def train_network(
             )
             made_with = {"sigmax": sigmax.__version__, "torch": str(torch.__version__)}
             complete = {"training": plan, **notes, "made_with": made_with}
+            if tuned is not None:
+                tuned.description = replace(tuned.description, notes={"training": plan, "made_with": made_with})
+                team.at_first(lambda: models.save(denoiser_path(out), tuned))
+                complete["denoiser"] = models.fingerprint(tuned)
             model.description = replace(model.description, notes=complete)
-            team.at_first(lambda: models.save(out, model))
+            team.at_first(lambda: models.save(out, model))  # last: where it is, all of it is
         team.at_first(partial.remove)
     return out
 
@@ -102,9 +111,29 @@ def _take_over(model: nn.Module, start: nn.Module) -> None:
     )
 
 
-def _trained(model: Classifier | Denoiser, behind: nn.Module | None, method: Method) -> nn.Module:
+def _trained(
+    model: Classifier | Denoiser, behind: nn.Module | None, tuned: Denoiser | None, method: Method
+) -> nn.Module:
     """What the training loop sees: the model, behind a denoiser where there is one."""
-    return model if behind is None else Behind(behind, model, getattr(method, "sigma", None))
+    sigma = getattr(method, "sigma", None)
+    if tuned is not None:
+        return Together(tuned, model, sigma)
+    return model if behind is None else Behind(behind, model, sigma)
+
+
+def _to_tune(denoiser: nn.Module | None) -> Denoiser:
+    """A copy to train: the one that was given stays as it is."""
+    if not isinstance(denoiser, Denoiser):
+        told = "none was given" if denoiser is None else f"got a {type(denoiser).__name__}"
+        raise RequestError(
+            f"to tune the denoiser too, give one that can be saved, such as `sigmax train denoiser` makes; {told}"
+        )
+    return copy.deepcopy(denoiser).requires_grad_(True)
+
+
+def denoiser_path(out: Path) -> Path:
+    """Where the denoiser that was tuned together with the checkpoint `out` is."""
+    return out.with_name(f"{out.stem}.denoiser{out.suffix}")
 
 
 def metrics_path(out: Path) -> Path:
@@ -155,11 +184,11 @@ def _check_output(out: Path) -> None:
         raise RequestError(f"the folder {out.parent} is not writable; choose another output")
 
 
-def _is_finished(out: Path, plan: Mapping[str, Any]) -> bool:
+def _is_finished(files: Sequence[Path], plan: Mapping[str, Any]) -> bool:
     """Whether this very run is done; a file that another run made, or no place for one, is an error."""
-    _check_output(out)
-    if not out.exists():
-        return False
-    there = models.read(out).description.notes.get("training", {})
-    refuse_other_plan(there, plan, f"{out} exists and was made by another run")
-    return True
+    _check_output(files[-1])
+    for file in files:
+        if file.exists():
+            there = models.read(file).description.notes.get("training", {})
+            refuse_other_plan(there, plan, f"{file} exists and was made by another run")
+    return all(file.exists() for file in files)

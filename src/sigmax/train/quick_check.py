@@ -4,7 +4,6 @@ It is a diagnostic, not a certificate: the same draws pick a class and bound it,
 draws at alpha 0.001 no radius reaches far beyond 1.5 sigma, so nothing larger is asked for.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +16,7 @@ from sigmax import bounds, radius
 from sigmax.data import Dataset
 from sigmax.errors import RequestError
 from sigmax.noise.voter import GPU_BATCH, cpu_batch, keep_freed_memory
+from sigmax.train.behind import answers
 from sigmax.train.loop import VALIDATION, seeded
 
 DRAWS, ALPHA = 100, 1e-3  # draws an image, and the chance that its radius is wrong
@@ -69,7 +69,7 @@ class QuickCheck:
 
 
 def vote(
-    model: Callable[[Tensor], Tensor],
+    model: nn.Module,
     pixels: Tensor,
     sigma: float,
     *,
@@ -86,7 +86,7 @@ def vote(
         for first in range(0, len(rows), size):
             row = rows[first : first + size]
             noise = torch.randn(len(row), *pixels.shape[1:], device=pixels.device, generator=generator)
-            cells = row * classes + model(noise.mul_(sigma).add_(pixels[row])).argmax(dim=1)
+            cells = row * classes + answers(model, noise.mul_(sigma).add_(pixels[row]), sigma).argmax(dim=1)
             counts.scatter_add_(0, cells, torch.ones_like(cells))
     table: NDArray[np.int64] = counts.view(-1, classes).cpu().numpy()
     return table
