@@ -87,6 +87,19 @@ def test_the_capped_resnet_has_its_size(width, most):
         assert {n: t.shape for n, t in plain.items()} == {n: t.shape for n, t in model.state_dict().items()}
 
 
+def test_the_capped_resnet_sees_a_smaller_image_where_it_is_told_to():
+    torch.manual_seed(0)
+    whole = models.build("resnet18-capped", classes=10, input_shape=(3, 16, 16), width=4, most=8).eval()
+    half = models.build("resnet18-capped", classes=10, input_shape=(3, 32, 32), width=4, most=8, shrink=2).eval()
+    half.load_state_dict(whole.state_dict())
+    images = torch.rand(2, 3, 32, 32)
+    averaged = images.unflatten(3, (16, 2)).unflatten(2, (16, 2)).mean(dim=(3, 5))
+    with torch.no_grad():
+        torch.testing.assert_close(half(images), whole(averaged))
+    with pytest.raises(RequestError, match="shrink must be from 1 to the image's smaller side; got 40"):
+        models.build("resnet18-capped", classes=10, input_shape=(3, 32, 32), shrink=40)
+
+
 @pytest.mark.parametrize("store", ["fp32", "bf16"])
 def test_a_network_laid_out_for_a_gpu_is_kept_like_any_other(tmp_path, store):
     plain, laid_out = network(), network()

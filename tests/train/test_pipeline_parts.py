@@ -109,6 +109,19 @@ def test_a_tree_of_routers_is_trained_built_certified_and_diagnosed(experts):
     assert states(experts, TREE) == ["done"] * 13
 
 
+def test_routers_may_begin_with_the_networks_of_experts(experts):
+    changes = ("router.start=2", "inner.0.start=1", "certify.experts=false")
+    made = pipeline(experts, TREE, changes)
+    with pytest.raises(Killed):
+        made.run(Bars("certify dual-min", 1))
+    nets = experts / "work" / "nets"
+    for name, expert in (("router-1", "sigma-0.4"), ("router-1-inner-0", "sigma-0.2")):
+        plan = models.read(nets / f"{name}.safetensors").description.notes["training"]
+        assert plan["start"] == models.fingerprint(models.load(nets / f"{expert}.safetensors")[0])
+    with pytest.raises(RequestError, match=r"holds another pipeline.*start"):
+        pipeline(experts, TREE, ("certify.experts=false",)).check()
+
+
 def test_a_routed_experts_label_is_its_best_experts_radius(experts):
     made = pipeline(experts, TREE)
     with pytest.raises(Killed):
@@ -348,6 +361,10 @@ def test_labels_and_certificates_may_be_adaptive_and_in_other_arithmetic(experts
         ("data.held_out=0.00001", "data.held_out: a share of 1e-05"),
         ("router.sharpness=3.0", "[router]: the objective 'certified' has no sharpness"),
         ("router.preset=dual-cifar10", "router.preset: the preset 'dual-cifar10' sets the paper's loss"),
+        ("router.start=3", "router.start must be the place of an expert that is trained here, by itself: 0 to 2"),
+        ("router.start=-1", "router.start must be the place of an expert"),
+        ("router.options={width=8}; router.start=0", "router.start: a router that begins with an expert's network"),
+        ("experts.one_network=true; router.start=0", "router.start must be the place of an expert"),
         ("router", "a change is given as KEY=VALUE, such as router.sigma=0.5; got 'router'"),
         ("router.=3", "a change is given as KEY=VALUE"),
         ("out.x=3", "'out.x=3': out is 'work', no table"),
@@ -361,7 +378,7 @@ def test_wrong_words_are_refused(tmp_path, change, message):
             pipeline(tmp_path, TREE, ["inner.1.sigma=0.5"])
         return
     with pytest.raises(RequestError) as refused:
-        pipeline(tmp_path, CONFIG, [change]).check()
+        pipeline(tmp_path, CONFIG, change.split("; ")).check()
     assert message in str(refused.value)
 
 

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -141,6 +142,42 @@ def test_watching_does_not_change_what_is_watched(train, tmp_path, monkeypatch):
     monkeypatch.setattr("sigmax.train.router_check.DRAWS", 37)
     second = train(out=tmp_path / "other.safetensors")
     assert models.fingerprint(first) == models.fingerprint(second)
+
+
+def test_it_begins_with_the_weights_of_a_classifier_its_last_layer_aside(train, bars, tmp_path):
+    told = models.Description(
+        architecture="small-cnn",
+        classes=len(bars.classes) + 4,
+        input_shape=bars.shape,
+        options={"width": 6},
+        normalisation=models.normalisation("none"),
+    )
+    torch.manual_seed(1)
+    expert = models.create(told)
+    still = replace(QUICK, epochs=1, lr=1e-12, weight_decay=0.0)
+    begun, fresh = (
+        models.load(train(start=start, settings=still, out=tmp_path / f"{name}.safetensors"))[0]
+        for name, start in (("begun", expert), ("fresh", None))
+    )
+    assert begun.description.options["width"] == 6  # the expert's, whatever was asked for
+    assert fresh.description.options["width"] == 4
+    own, theirs = begun.state_dict(), expert.state_dict()
+    moved = [name for name, tensor in own.items() if tensor.shape != theirs[name].shape]
+    assert {own[name].shape[0] for name in moved} == {3}
+    for name, parameter in begun.named_parameters():
+        if name not in moved:
+            torch.testing.assert_close(parameter, theirs[name], rtol=0, atol=1e-6)
+    plan = begun.description.notes["training"]
+    assert plan["start"] == models.fingerprint(expert)
+    assert "start" not in fresh.description.notes["training"]
+    with pytest.raises(RequestError, match="made by another run"):
+        train(settings=still, out=tmp_path / "begun.safetensors", options={"width": 6})
+
+
+def test_a_classifier_of_other_images_is_no_beginning(train):
+    told = models.Description(architecture="small-cnn", classes=10, input_shape=(1, 12, 12))
+    with pytest.raises(RequestError, match=r"is for images \(1, 12, 12\), and the data has .* begin with another"):
+        train(start=models.create(told))
 
 
 def test_a_finished_run_returns_at_once(train):

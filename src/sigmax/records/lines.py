@@ -4,7 +4,7 @@ import json
 import math
 import zlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from sigmax.bounds import Spent
@@ -12,6 +12,7 @@ from sigmax.errors import RequestError
 from sigmax.records.certificate import Certificate, Outcome, Stage
 
 _MARK = ',"crc":"'
+_OF_A_STAGE = tuple(field.name for field in fields(Stage))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +72,8 @@ class Record:
 
 def _plain(stage: Stage) -> dict[str, Any]:
     """A stage as plain data; looks are written only where there were several, balls where a memory has some."""
-    data = asdict(stage)
-    for name in ("looks", "balls"):
-        if not data[name]:
-            del data[name]
-    return data
+    every = ((name, getattr(stage, name)) for name in _OF_A_STAGE)
+    return {name: value for name, value in every if value or name not in ("looks", "balls")}
 
 
 def _stage(data: Mapping[str, Any]) -> Stage:
