@@ -38,7 +38,7 @@ class Computed(nn.Module):
         self._device = device.type
         self.takes_sigma = bool(getattr(model, "takes_sigma", False))
         # A function, for as a second submodule the weights would have two names.
-        self._call: Callable[..., Tensor] = partial(torch.compile(model) if settings.compile else model)
+        self._call: Callable[..., Tensor] = partial(_compiled(model) if settings.compile else model)
 
     def forward(self, images: Tensor, *noise: float | Tensor) -> Tensor:
         """The answer in the images' own precision; a model that wants to know the images' noise is told."""
@@ -50,6 +50,12 @@ class Computed(nn.Module):
 
     def _precision(self) -> AbstractContextManager[Any]:
         return nullcontext() if self._type is None else torch.autocast(self._device, dtype=self._type)
+
+
+def _compiled(model: nn.Module) -> Callable[..., Tensor]:
+    """Batches of an epoch differ by one image at most: two fixed sizes run faster than one that may be any."""
+    made: Callable[..., Tensor] = torch.compile(model, dynamic=False)
+    return made
 
 
 class Update:
