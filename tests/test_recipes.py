@@ -1,7 +1,11 @@
 """Every recipe reads well on any machine, and the one for CIFAR-10 runs to its end, made very small."""
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import sigmax as sx
@@ -117,6 +121,35 @@ def test_the_final_system_keeps_to_its_room():
         room += sum((2 if t.ndim >= 2 else t.element_size()) * t.numel() for t in model.state_dict().values())
     assert config.store == "bf16"
     assert room < 24.5e6
+
+
+def test_variants_of_its_routers_are_judged_on_images_held_out(cifar10, tmp_path):
+    variants = [
+        {"name": "below", "router": "inner", "set": ["inner.0.weights=[2, 1, 1, 1, 1, 1, 1]"]},
+        {"name": "above", "router": "outer", "set": ["router.copies=3"]},
+    ]
+    (tmp_path / "variants.json").write_text(json.dumps(variants))
+    script = RECIPES.parent / "benchmarks" / "router_variants.py"
+    changes = [f"data.source=cifar10:{cifar10}", "data.held_out=0.2", f"out={tmp_path / 'out'}", *SMALL]
+    words = [RECIPES / "cifar10_dual.toml", tmp_path / "variants.json", "--draws", "20"]
+    words += [word for change in changes for word in ("--set", change)]
+    done = subprocess.run([sys.executable, script, *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    rows = [line.split("  ")[0] for line in done.stdout.splitlines()[-7:]]
+    assert rows == [
+        "radius",
+        *(f"sigma-{sigma}" for sigma in ("0.25", "0.5", "0.85")),
+        "best expert of each image",
+        "below",
+        "above over below",
+    ]
+    for name, classes in (("below", 2), ("above", 2)):
+        counts = np.load(tmp_path / "out" / "variants" / f"{name}.npz")["counts"]
+        assert counts.shape == (20, classes)
+        assert (counts.sum(axis=1) == 20).all()
+    Pipeline(
+        PipelineConfig.read(RECIPES / "cifar10_dual.toml", changes)
+    ).check()  # the folder is still the recipe's
 
 
 def test_ablations_of_a_small_recipe(tmp_path, capsys):

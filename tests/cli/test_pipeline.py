@@ -151,6 +151,18 @@ def test_a_failed_proof_ends_with_code_1(quick, tmp_path, sigmax):
     assert "FAILED" in failed.stdout
 
 
+def test_the_report_can_wait(quick, tmp_path, sigmax):
+    shutil.copytree(quick[0], tmp_path / "copy")
+    shutil.rmtree(tmp_path / "copy" / "work" / "report")
+    done = sigmax("pipeline", "run", tmp_path / "copy" / "pipe.toml", "--no-report")
+    assert done.returncode == 0, done.stderr
+    assert "every radius follows" not in done.stdout
+    assert not (tmp_path / "copy" / "work" / "report").exists()
+    words = done.stdout.partition("Nothing was verified yet: sigmax ")[2].split()
+    assert len(words) == 5
+    assert sigmax(*words).stdout.count("every radius follows from its counts") == 4
+
+
 def test_what_the_file_says_can_be_changed_for_once(quick, tmp_path, sigmax):
     folder = quick[0]
     words = ("pipeline", "run", folder / "pipe.toml", "--dry-run")

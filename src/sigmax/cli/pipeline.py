@@ -12,6 +12,7 @@ from sigmax.cli.progress import complain, console, progress, resumable, say
 from sigmax.cli.tables import summary_table
 
 if TYPE_CHECKING:
+    from sigmax.records.run import Run
     from sigmax.train import Pipeline
 
 app = typer.Typer(help="The whole road of dual smoothing, driven by one file.", no_args_is_help=True)
@@ -26,6 +27,13 @@ def _several_verbs() -> None:
 def run(
     config: Annotated[Path, typer.Argument(help="The pipeline's TOML file.", metavar="CONFIG")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
+    report: Annotated[
+        bool,
+        typer.Option(
+            "--report/--no-report",
+            help="Verify every run and write the report at the end; on a rented GPU that can wait.",
+        ),
+    ] = True,
     changes: Annotated[
         list[str] | None,
         typer.Option(
@@ -46,7 +54,7 @@ def run(
     if dry_run:
         show(pipeline)
     else:
-        walk(pipeline)
+        walk(pipeline, report=report)
 
 
 def warn(text: str) -> None:
@@ -66,14 +74,23 @@ def show(pipeline: "Pipeline") -> None:
     say(f"{done} of {len(states)} phases are done; the report is written anew each time.")
 
 
-def walk(pipeline: "Pipeline") -> None:
-    """Run it, verify every certificate, and write the report."""
+def walk(pipeline: "Pipeline", *, report: bool = True) -> None:
+    """Run it, and unless that is to wait verify every certificate and write the report."""
+    out = pipeline.config.out
+    with resumable(f"What is finished is kept in {out}."):
+        runs = pipeline.run(progress)
+    if report:
+        _conclude(pipeline, runs)
+    else:
+        console.print(summary_table(runs))
+        say(f"Nothing was verified yet: sigmax verify {' '.join(str(run.path) for run in runs)}")
+
+
+def _conclude(pipeline: "Pipeline", runs: "list[Run]") -> None:
     from sigmax import report
     from sigmax.records.verify import verify
 
     out = pipeline.config.out
-    with resumable(f"What is finished is kept in {out}."):
-        runs = pipeline.run(progress)
     verdicts = [verify(run.path) for run in runs]
     for verdict in verdicts:
         verify_verb.show(verdict)

@@ -16,11 +16,13 @@ from sigmax.certify.dual import Dual
 from sigmax.certify.dual_rule import Combination
 from sigmax.certify.scheme import Scheme
 from sigmax.data import Dataset
+from sigmax.models import Classifier
 from sigmax.records.run import Run, read
 from sigmax.system.folder import load
 from sigmax.system.job import certify_run
 from sigmax.train.config_table import inside
 from sigmax.train.finetune import fine_tune
+from sigmax.train.labels import Labels
 from sigmax.train.pipeline_check import check_data, check_devices, check_networks, check_systems, warn_of_noise
 from sigmax.train.pipeline_claim import claim, refuse_other
 from sigmax.train.pipeline_config import PipelineConfig
@@ -105,6 +107,14 @@ class Pipeline:
     def names(self) -> list[str]:
         """What the experts are called in files and tables."""
         return self._experts.names
+
+    def network(self, place: int) -> Classifier:
+        """What an expert with a network of its own was trained as."""
+        return self._experts.network(place)
+
+    def labels(self) -> Labels:
+        """The first labels, of all experts."""
+        return self._routers.whole(1, self._load_experts(0, self.config.labels.how(self.config.device)))
 
     def experts(self, tuned: int) -> list[Scheme]:
         """The experts after that many fine-tunings, to be certified."""

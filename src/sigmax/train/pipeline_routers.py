@@ -123,7 +123,7 @@ class Routers:
         """The labels that a router of the tree is trained on: of experts, and of routed experts if it has them."""
         how = self.config.labels.how(self.config.device)
         experts = self.experts(tuned, how, -1)
-        whole = self._whole(count, experts)
+        whole = self.whole(count, experts)
         if node.inner is None and not self.config.inner:
             return whole
         systems = [self.system(r, "consensus", count=count, experts=experts, how=how) for r in node.routes]
@@ -134,7 +134,7 @@ class Routers:
             experts=[fingerprint(system) for system in systems],
         )
 
-    def _whole(self, count: int, experts: Sequence[Scheme]) -> Labels:
+    def whole(self, count: int, experts: Sequence[Scheme]) -> Labels:
         """The labels of all experts, told as those of the final ones."""
         parts = self.data.parts(self._labels(count))
         found = [read_labels(part.folder) for part in parts]
