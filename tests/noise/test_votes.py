@@ -340,3 +340,36 @@ def test_torchs_default_dtype_changes_no_certificate():
 def test_an_unusable_device_is_refused():
     with pytest.raises(sx.RequestError, match="cannot be used here"):
         sx.Smoothed(nn.Linear(4, 3), sigma=0.5, classes=3, device="cuda:99")
+
+
+class Picky(torch.nn.Module):
+    """A network as many are written: it flattens what its layer gives with .view()."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.last = torch.nn.Conv2d(3, 4, 3, padding=1), torch.nn.Linear(4 * 8 * 8, 5)
+        self.seen = set()
+
+    def forward(self, images):
+        self.seen.add(images.is_contiguous(memory_format=torch.channels_last))
+        return self.last(self.layer(images).view(len(images), -1))
+
+
+class Easy(Picky):
+    def forward(self, images):
+        self.seen.add(images.is_contiguous(memory_format=torch.channels_last))
+        return self.last(self.layer(images).flatten(1))
+
+
+def test_convolutions_get_their_channels_last_and_a_model_that_insists_gets_them_as_they_were():
+    images = torch.rand(3, 3, 8, 8)
+    counts = []
+    for kind in (Easy, Picky):
+        torch.manual_seed(0)
+        model = kind()
+        found = sx.Smoothed(model, sigma=0.5, classes=5).certify(images, n0=50, n=400, alpha=0.01)
+        counts.append([stage.counts for c in found for stage in c.stages])
+        last = kind is Easy
+        assert model.layer.weight.is_contiguous(memory_format=torch.channels_last) is last
+        assert model.seen == ({True} if last else {True, False})  # tried once
+    assert counts[0] == counts[1]  # sums of so few terms hardly differ, and no vote was so close

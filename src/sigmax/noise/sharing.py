@@ -66,4 +66,6 @@ def joined(voters: Sequence[Voter]) -> Voter:
             batch=min(voter.batch for voter in voters),
             compile=first.mode,
         )
+        if any(voter.layout is torch.contiguous_format for voter in voters):  # one of them insists on it
+            first.joined[key].lay_out(torch.contiguous_format)
     return first.joined[key]
