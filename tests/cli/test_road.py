@@ -160,8 +160,12 @@ def test_a_public_checkpoint_becomes_a_system(tmp_path, sigmax):
     assert "--architecture, --classes, --input-shape, --normalise" in untold.stderr
     told = ["--architecture", "small-cnn", "--classes", 10, "--input-shape", "1,8,8", "--normalise", "none"]
     assert sigmax(*words, *told).returncode == 0
+    loaded = sx.load(tmp_path / "system").voters["base"].model
+    weights = loaded.network.state_dict()
+    assert all(torch.equal(weights[name], tensor) for name, tensor in network.state_dict().items())
     image = torch.rand(2, 1, 8, 8)
-    assert torch.equal(sx.load(tmp_path / "system").voters["base"].model(image), network(image))
+    # Laid out as votes are cast; another layout adds in another order.
+    assert torch.equal(loaded(image), network.to(memory_format=torch.channels_last)(image))
 
 
 def test_nothing_of_the_users_is_overwritten(run, tmp_path, sigmax):
