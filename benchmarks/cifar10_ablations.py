@@ -48,7 +48,7 @@ def _sets() -> list[Variant]:
     """The candidate sets of the paper; one router over all of them, since trees differ with the set."""
     sets = ("0.25,0.5,1.0", "0.25,1.0", "0.5,1.0", "0.25,0.5", "0.5,0.625", "0.25,0.5,0.75,1.0")
     one = "experts.hyper={consistency = 10.0}"
-    return [Variant(f"{{{s}}}", (f"experts.sigmas=[{s}]", one, "inner=[]")) for s in sets]
+    return [Variant(f"{{{s}}}", (f"experts.sigmas=[{s}]", one, "inner=[]", "router.sigma=1.0")) for s in sets]
 
 
 STUDIES: dict[str, list[Variant]] = {
@@ -62,7 +62,8 @@ STUDIES: dict[str, list[Variant]] = {
         for weight in (0.0, 0.5, 2.0, 10.0)
     ],
     "objective": [
-        Variant(name, (f"router.objective={name}",), EXPERTS + LABELS) for name in ("certified", "weighted")
+        Variant("certified", ("router.objective=certified",), EXPERTS + LABELS),
+        Variant("weighted", ("router.objective=weighted", "router.hardness="), EXPERTS + LABELS),
     ],
     "tree": [
         Variant("inner router", (), EXPERTS + LABELS),
@@ -182,9 +183,22 @@ def _trained(
         out = base.config.out / "ablations" / study / _folder(variant)
         for name in variant.reuse:
             _take_over(base.config.out / name, out / name)
-        told = [*changes, *variant.changes, f"out={out.resolve()}", "certify.experts=false"]
+        told = [
+            *changes,
+            *fitting(variant, base.config.router.start),
+            f"out={out.resolve()}",
+            "certify.experts=false",
+        ]
         for run in _pipeline(recipe, told).run(progress):
             yield _row(f"{variant.name}, {run.plan.rule['rule']}", report.certified_accuracy(run, radii))
+
+
+def fitting(variant: Variant, start: int | None) -> Sequence[str]:
+    """The variant's changes; a router that begins with an expert begins with the last one of other experts, too."""
+    listed = next((change for change in variant.changes if change.startswith("experts.sigmas=")), None)
+    if start is None or listed is None:
+        return variant.changes
+    return [*variant.changes, f"router.start={listed.count(',')}"]
 
 
 def _folder(variant: Variant) -> str:

@@ -61,10 +61,15 @@ def main() -> None:
     todo = [name for name in variants if not (folder / f"{name}.npz").exists()]
     for batch in (todo[i : i + told.at_once] for i in range(0, len(todo), told.at_once)):
         words = [sys.executable, *sys.argv]
-        for child in [subprocess.Popen([*words, "--one", name]) for name in batch]:
-            child.wait()
-    for line in table(pipeline, folder, variants.values()):
+        failed = [child.args for child in _children(words, batch) if child.wait()]
+        if failed:
+            raise SystemExit(f"{len(failed)} of {', '.join(batch)} failed, as said above; the others are kept")
+    for line in table(pipeline, folder, list(variants.values())):
         print(line)
+
+
+def _children(words: Sequence[str], names: Sequence[str]) -> list["subprocess.Popen[bytes]"]:
+    return [subprocess.Popen([*words, "--one", name]) for name in names]
 
 
 def made(recipe: Path, changes: Sequence[str]) -> Pipeline:
@@ -149,7 +154,7 @@ def labels_of(pipeline: Pipeline, node: Node) -> Labels:
     return with_routes(whole, radii, sigmas=sigmas, experts=[str(route.experts) for route in node.routes])
 
 
-def table(pipeline: Pipeline, folder: Path, variants: Sequence[dict[str, Any]] | Any) -> Iterator[str]:
+def table(pipeline: Pipeline, folder: Path, variants: Sequence[dict[str, Any]]) -> Iterator[str]:
     """Certified accuracy in % as the votes suggest it: experts, inner routers, and all pairs."""
     votes = np.load(folder / HELD)
     furthest = float(ndtri(bounds.lower(pipeline.config.certify.n, pipeline.config.certify.n, 1e-4)))

@@ -152,6 +152,17 @@ def test_variants_of_its_routers_are_judged_on_images_held_out(cifar10, tmp_path
     ).check()  # the folder is still the recipe's
 
 
+def test_every_ablation_fits_the_recipe():
+    from benchmarks.cifar10_ablations import STUDIES, fitting
+
+    recipe = RECIPES / "cifar10_dual.toml"
+    start = PipelineConfig.read(recipe).router.start
+    for variants in STUDIES.values():
+        for variant in variants:
+            config = PipelineConfig.read(recipe, fitting(variant, start))
+            assert config.router.start == config.count - 1
+
+
 def test_ablations_of_a_small_recipe(tmp_path, capsys):
     """Every study that the recipe allows, on the digits, over one set of experts where that is all it takes."""
     from benchmarks import cifar10_ablations

@@ -361,10 +361,9 @@ def test_labels_and_certificates_may_be_adaptive_and_in_other_arithmetic(experts
         ("data.held_out=0.00001", "data.held_out: a share of 1e-05"),
         ("router.sharpness=3.0", "[router]: the objective 'certified' has no sharpness"),
         ("router.preset=dual-cifar10", "router.preset: the preset 'dual-cifar10' sets the paper's loss"),
-        ("router.start=3", "router.start must be the place of an expert that is trained here, by itself: 0 to 2"),
+        ("router.start=3", "router.start must be the place of an expert that is trained here, 0 to 2; got 3"),
         ("router.start=-1", "router.start must be the place of an expert"),
         ("router.options={width=8}; router.start=0", "router.start: a router that begins with an expert's network"),
-        ("experts.one_network=true; router.start=0", "router.start must be the place of an expert"),
         ("router", "a change is given as KEY=VALUE, such as router.sigma=0.5; got 'router'"),
         ("router.=3", "a change is given as KEY=VALUE"),
         ("out.x=3", "'out.x=3': out is 'work', no table"),
@@ -380,6 +379,12 @@ def test_wrong_words_are_refused(tmp_path, change, message):
     with pytest.raises(RequestError) as refused:
         pipeline(tmp_path, CONFIG, change.split("; ")).check()
     assert message in str(refused.value)
+
+
+def test_a_key_can_be_left_out_for_once(tmp_path):
+    assert pipeline(tmp_path, CONFIG, ["router.weights=", "labels.nothing="]).config.router.loss == {
+        name: value for name, value in pipeline(tmp_path).config.router.loss.items() if name != "weights"
+    }
 
 
 def test_targets_out_of_reach_are_refused(tmp_path):

@@ -85,7 +85,7 @@ class Budget:
 
 
 def _positive(value: object, name: str) -> float:
-    # Plain floats first: every input asks several times, and asking an abstract class takes as long as a vote.
+    # Plain floats first: every input asks several times, and abstract classes are slow to ask.
     real = type(value) is float or (isinstance(value, Real) and not isinstance(value, bool))
     if not real or not 0 < float(value) < inf:  # type: ignore[arg-type]  # a real number, as was seen
         raise RequestError(

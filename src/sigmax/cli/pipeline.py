@@ -37,7 +37,8 @@ def run(
     changes: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", help="KEY=VALUE in place of what the file says, as router.sigma=0.5; repeat for more."
+            "--set",
+            help="KEY=VALUE in place of what the file says, as router.sigma=0.5, or KEY= to leave it out; repeat.",
         ),
     ] = None,
 ) -> None:

@@ -42,8 +42,8 @@ class CappedResNet18(ResNet18):
     """The same with no more than `most` channels in any stage: most of ResNet-18's weights are in its widest ones.
 
     At 64 and 256, the defaults, it has 5.2 million parameters for 83% of the multiplications. `shrink`: images are
-    averaged over squares of that side first. Two makes a quarter of the work, and costs little where noise drowns
-    what is finer: it suits a router.
+    averaged over squares of that side first. Two makes a quarter of the multiplications; it is meant for routers,
+    whose noise drowns what is finer.
     """
 
     def __init__(

@@ -114,8 +114,9 @@ def from_transformers(
 
     input_shape: of the images to come, which are resized to what the classifier wants (default: they already are).
     resize: "bicubic", as denoised smoothing is published, or "bilinear", which many processors name.
-    weights: "bf16" or "fp16" rounds them, and computes everything in 16 bits: faster on a GPU than 32-bit weights
-    under autocast, and another function. They come from safetensors, and code that a repository brings is not run.
+    weights: "bf16" or "fp16" rounds them, and computes everything in 16 bits, also what autocast would not: another
+    function, with half the traffic between layers. They come from safetensors, and code that a repository
+    brings is not run.
     """
     library = needs("transformers", extra="hub", why="to read one of its classifiers")
     folder = fetched(source, ("*.json", "*.safetensors"), revision=revision, expected="a transformers folder")

@@ -80,7 +80,7 @@ class Voter:
             keep_freed_memory()
 
     def lay_out(self, layout: torch.memory_format) -> None:
-        """Channels of a pixel side by side are what convolutions like best, on a CPU up to twice as fast."""
+        """How weights and images lie in memory: with channels of a pixel side by side convolutions are faster."""
         assert isinstance(self.model, nn.Module)
         self.layout = layout
         self.model.to(memory_format=layout)  # type: ignore[call-overload]  # an option torch has

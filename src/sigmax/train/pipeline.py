@@ -109,7 +109,7 @@ class Pipeline:
         return self._experts.names
 
     def network(self, place: int) -> Classifier:
-        """What an expert with a network of its own was trained as."""
+        """What an expert was trained as."""
         return self._experts.network(place)
 
     def labels(self) -> Labels:

@@ -93,9 +93,9 @@ def _votes(voting: VotingConfig) -> Claim:
 
 def _router(router: RouterConfig) -> Claim:
     told = {**vars(router), "options": dict(router.options), "training": router.training.plan()}
-    return {
-        name: value for name, value in told.items() if (name, value) != ("start", None)
-    }  # as once before it was
+    if router.start is None:  # as it was told before there was a choice
+        del told["start"]
+    return told
 
 
 def _read(config: PipelineConfig) -> Claim | None:

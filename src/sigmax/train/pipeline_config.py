@@ -94,10 +94,10 @@ class PipelineConfig:
         for where, router in named.items():
             if router.start is None:
                 continue
-            if self.experts.systems or self.experts.one_network or not 0 <= router.start < self.count:
+            if self.experts.systems or not 0 <= router.start < self.count:
                 raise RequestError(
-                    f"{where}.start must be the place of an expert that is trained here, by itself: 0 to "
-                    f"{self.count - 1}; got {router.start}"
+                    f"{where}.start must be the place of an expert that is trained here, 0 to {self.count - 1}; "
+                    f"got {router.start}"
                 )
             theirs, own = ((c.model, dict(c.options), c.normalise) for c in (self.experts, router))
             if theirs != own:

@@ -40,8 +40,9 @@ class Experts:
         return load_together(self._folders(fold), **how)
 
     def network(self, place: int) -> models.Classifier:
-        """What an expert with a network of its own was trained as, before any fine-tuning."""
-        return models.load(self.config.out / "nets" / f"{self.names[place]}.safetensors")[0]
+        """What an expert was trained as, before any fine-tuning."""
+        name = "experts" if self.config.experts.one_network else self.names[place]
+        return models.load(self.config.out / "nets" / f"{name}.safetensors")[0]
 
     def phases(self) -> Iterator[Phase]:
         """The trainings: the final experts first, then those of each fold."""

@@ -61,7 +61,7 @@ def tables(told: Table, folder: Path, hints: Mapping[str, Any]) -> dict[str, Any
 
 
 def _change(told: dict[str, Any], change: str) -> None:
-    """Put a value in its place; what is no TOML is text."""
+    """Put a value in its place; what is no TOML is text, and nothing at all takes the key out."""
     key, equals, text = change.partition("=")
     *path, last = key.strip().split(".")
     if not equals or not all([*path, last]):
@@ -75,7 +75,10 @@ def _change(told: dict[str, Any], change: str) -> None:
         table = _below(table, part, change)
     if isinstance(table, list):
         raise RequestError(f"{change!r}: {'.'.join(path)} is a list of tables; name a key of one, as inner.0.sigma")
-    table[last] = value
+    if text.strip():
+        table[last] = value
+    else:
+        table.pop(last, None)
 
 
 def _below(table: Any, part: str, change: str) -> Any:

@@ -179,9 +179,7 @@ class RouterConfig:
     options: Table = field(default_factory=dict)  # of the architecture
     normalise: str = "none"
     held_out: float = 0.1
-    start: int | None = (
-        None  # place of the expert whose network to begin with, and to be like; its last layer aside
-    )
+    start: int | None = None  # place of the expert whose network to begin with, its last layer aside
     loss: LossOptions = field(default_factory=LossOptions)
     training: Settings = SMALL.settings
 

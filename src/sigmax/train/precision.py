@@ -53,7 +53,7 @@ class Computed(nn.Module):
 
 
 def _compiled(model: nn.Module) -> Callable[..., Tensor]:
-    """Batches of an epoch differ by one image at most: two fixed sizes run faster than one that may be any."""
+    """Batches of an epoch differ by one image at most: two fixed sizes are compiled, not one that may be any."""
     made: Callable[..., Tensor] = torch.compile(model, dynamic=False)
     return made
 
