@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 RADII = "0,0.25,0.5,0.75,1,1.25,1.5,1.75,2,2.25,2.5"
 EXPERTS, LABELS = ("experts", "nets"), ("labels-1",)
+ONE_ROUND = ("inner=[]", "labels.folds=1", "balance=")  # of what two rounds can be told of as well
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Variant:
 def _sets() -> list[Variant]:
     """The candidate sets of the paper; one router over all of them, since trees differ with the set."""
     sets = ("0.25,0.5,1.0", "0.25,1.0", "0.5,1.0", "0.25,0.5", "0.5,0.625", "0.25,0.5,0.75,1.0")
-    one = "experts.hyper={consistency = 10.0}"
+    one = "experts.hyper={consistency = 4.0}"
     return [Variant(f"{{{s}}}", (f"experts.sigmas=[{s}]", one, "inner=[]", "router.sigma=1.0")) for s in sets]
 
 
@@ -78,8 +79,8 @@ STUDIES: dict[str, list[Variant]] = {
         Variant("one network", ("experts.method=gaussian", "experts.hyper={}", "experts.one_network=true")),
     ],
     "rounds": [
-        Variant("one round", ("inner=[]", "labels.folds=1"), EXPERTS),
-        Variant("two rounds", ("inner=[]", "labels.folds=1", 'steps=["router","finetune","router"]'), EXPERTS),
+        Variant("one round", ONE_ROUND, EXPERTS),
+        Variant("two rounds", (*ONE_ROUND, 'steps=["router","finetune","router"]'), EXPERTS),
     ],
 }
 FREE = ("comparison", "bound")  # what needs the recipe's own systems alone

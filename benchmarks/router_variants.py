@@ -8,8 +8,9 @@ The recipe's experts are trained and label first, where they are not there yet. 
      {"name": "long", "router": "outer", "set": ["router.training.epochs=60"]}]
 
 Each is trained in a process of its own, `--at-once` of them together, and votes on the images held out from the
-training set; the experts vote once. All pairs of an outer and an inner router are then judged by these votes. It is
-a guide and no certificate: shares of votes stand for their bounds, cut off at what n draws could prove.
+training set; the experts vote once. All pairs of an outer and an inner router are then judged by these votes, as
+they are and, where the recipe has a [balance], as they lean at their best. It is a guide and no certificate: the
+shares of few votes stand for those of n (`sigmax.train.balance`).
 """
 
 import argparse
@@ -17,27 +18,22 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
-from sigmax import bounds, models
+from sigmax import models
 from sigmax.cli.pipeline import warn
 from sigmax.train import Pipeline, PipelineConfig
+from sigmax.train.balance import Votes, accuracy, best_leans, counted
 from sigmax.train.label_parts import best_of, with_routes
 from sigmax.train.labels import Labels
 from sigmax.train.pipeline_tree import Node
-from sigmax.train.quick_check import vote
-from sigmax.train.router import train_router
 
-Counts = NDArray[np.int64]
-Floats = NDArray[np.float64]
-RADII: Floats = np.arange(0.0, 2.75, 0.25)
+RADII = tuple(0.25 * i for i in range(11))
 HELD = "held-out.npz"
 
 
@@ -100,50 +96,25 @@ def prepare(pipeline: Pipeline, draws: int) -> None:
     file = place(pipeline) / HELD
     if file.exists():
         return
-    votes: dict[str, Any] = {"labels": np.asarray(pipeline.test.labels)}
-    for name, sigma in zip(pipeline.names, pipeline.config.experts.sigmas, strict=True):
-        network = models.load(pipeline.config.out / "nets" / f"{name}.safetensors")[0]
-        votes[name] = cast(pipeline, network, sigma, draws)
-    np.savez(file, **votes)
-
-
-def cast(pipeline: Pipeline, network: models.Classifier, sigma: float, draws: int) -> Counts:
-    """Votes of a network, its weights as they will be kept, on the images held out."""
-    device, test = pipeline.config.device, pipeline.test
-    if pipeline.config.store == "bf16":
-        models.round_weights(network)
-    network.to(device).eval()
-    generator = torch.Generator(device).manual_seed(0)
-    images = torch.from_numpy(test.pixels(range(len(test)))).to(device)
-    half = torch.autocast(device.partition(":")[0], torch.bfloat16, enabled=device != "cpu")
-    with torch.no_grad(), half:
-        classes = network.description.classes
-        return vote(network, images, sigma, classes=classes, draws=draws, generator=generator)
+    balance = pipeline.routers.balance(1)
+    np.savez(file, radii=[balance.expert_radii(place, draws) for place in range(pipeline.config.count)])
 
 
 def train(recipe: Path, changes: Sequence[str], variant: dict[str, Any], draws: int) -> None:
     """One variant: its router trained on the recipe's labels, and its votes."""
     pipeline = made(recipe, [*changes, *variant.get("set", [])])
     node = next(n for n in pipeline.config.tree.routers() if (n.inner is None) == (variant["router"] == "outer"))
-    how, out = pipeline.config.router_of(node), place(pipeline) / f"{variant['name']}.safetensors"
+    out = place(pipeline) / f"{variant['name']}.safetensors"
     begun = time.perf_counter()
-    train_router(
-        pipeline.train,
-        labels_of(pipeline, node),
-        architecture=how.model,
-        options=how.options,
-        normalisation=how.normalise,
-        sigma=how.sigma,
-        start=None if how.start is None else pipeline.network(how.start),
-        settings=how.training,
-        held_out=how.held_out,
-        out=out,
-        **how.loss,
-    )
-    trained = time.perf_counter() - begun
-    counts = cast(pipeline, models.load(out)[0], how.sigma, draws)
-    np.savez(out.with_suffix(".npz"), counts=counts, sigma=how.sigma)
-    print(f"{variant['name']}: {trained:.0f} s, routes {(counts.sum(0) / counts.sum()).round(2)}", flush=True)
+    pipeline.routers.train(node, labels_of(pipeline, node), out)
+    trained, sigma = time.perf_counter() - begun, pipeline.config.router_of(node).sigma
+    network = models.load(out)[0]
+    if pipeline.config.store == "bf16":
+        models.round_weights(network)
+    logits = pipeline.routers.balance(1).logits(network, sigma, draws)
+    np.savez(out.with_suffix(".npz"), logits=logits.astype(np.float16), sigma=sigma)
+    shares = counted(logits).sum(axis=0) / logits[..., 0].size
+    print(f"{variant['name']}: {trained:.0f} s, routes {shares.round(2)}", flush=True)
 
 
 def labels_of(pipeline: Pipeline, node: Node) -> Labels:
@@ -155,56 +126,41 @@ def labels_of(pipeline: Pipeline, node: Node) -> Labels:
 
 
 def table(pipeline: Pipeline, folder: Path, variants: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Certified accuracy in % as the votes suggest it: experts, inner routers, and all pairs."""
-    votes = np.load(folder / HELD)
-    furthest = float(ndtri(bounds.lower(pipeline.config.certify.n, pipeline.config.certify.n, 1e-4)))
-    sigmas = pipeline.config.experts.sigmas
-    labelled = zip(pipeline.names, sigmas, strict=True)
-    radii = np.stack([reached(votes[name], votes["labels"], s, furthest) for name, s in labelled], axis=1)
-    routers = {variant["name"]: np.load(folder / f"{variant['name']}.npz") for variant in variants}
-    inner = [v["name"] for v in variants if v["router"] == "inner"]
-    outer = [v["name"] for v in variants if v["router"] == "outer"]
+    """Certified accuracy in % as the votes suggest it: experts, and all pairs of routers."""
+    radii = np.load(folder / HELD)["radii"]
     yield row("radius", RADII)
-    for name, column in zip(pipeline.names, radii.T, strict=True):
-        yield row(name, accuracy(column))
-    yield row("best expert of each image", accuracy(radii.max(axis=1)))
-    below = pipeline.config.inner[0].experts if pipeline.config.inner else ()
-    rest = [j for j in range(radii.shape[1]) if j not in below]
-    for low in inner:
-        under = routed(routers[low], radii[:, list(below)], furthest)
-        yield row(low, accuracy(under))
-        for top in outer:
-            whole = routed(routers[top], np.column_stack([under, radii[:, rest]]), furthest)
-            yield row(f"{top} over {low}", accuracy(whole))
-    for top in outer if not below else ():
-        yield row(top, accuracy(routed(routers[top], radii, furthest)))
+    for name, column in zip(pipeline.names, radii, strict=True):
+        yield row(name, accuracy(column, RADII))
+    yield row("best expert of each image", accuracy(radii.max(axis=0), RADII))
+    proof, tree = pipeline.routers.balance(1).proof, pipeline.config.tree
+    for pair in pairs(variants, inner=bool(pipeline.config.inner)):
+        routers = {inner: kept(folder / f"{name}.npz") for inner, name in pair.items()}
+        votes = Votes(list(radii), routers, proof)
+        yield row(" over ".join(pair.values()), accuracy(votes.radii(tree, dict.fromkeys(pair, 0.0)), RADII))
+        goal = pipeline.config.balance
+        if goal is not None:
+            leans, promised = best_leans(tree, votes, goal.radii, goal.goal)
+            told = ", ".join(f"{leans[inner]:+g}" for inner in pair)
+            yield row(f"  leaning {told}: {(promised - goal.goal).min():+.2f}", promised)
 
 
-def reached(counts: Counts, labels: Counts, sigma: float, furthest: float) -> Floats:
-    """How far an expert certifies the true class; 0 where it does not."""
-    right = counts[np.arange(len(labels)), labels]
-    share = (right + 0.5) / (counts.sum(axis=1) + 1)
-    leads = (counts.argmax(axis=1) == labels) & (share > 0.5)
-    found: Floats = np.where(leads, sigma * np.minimum(ndtri(share), furthest), 0.0)
-    return found
+def pairs(variants: Sequence[dict[str, Any]], *, inner: bool) -> Iterator[dict[int | None, str]]:
+    """An outer router and the inner one below it, if there is any, by their names."""
+    named = {kind: [v["name"] for v in variants if v["router"] == kind] for kind in ("outer", "inner")}
+    for top in named["outer"]:
+        if not inner:
+            yield {None: top}
+        for low in named["inner"] if inner else ():
+            yield {None: top, 0: low}
 
 
-def routed(router: Any, radii: Floats, furthest: float) -> Floats:
-    """The radius of the consensus rule for the true class (`router_objective`)."""
-    counts = router["counts"]
-    z = np.clip(ndtri((counts + 0.5) / (counts.sum(axis=1, keepdims=True) + 1)), -furthest, furthest)
-    apart = float(router["sigma"]) / 2 * (z.max(axis=1, keepdims=True) - z)
-    found: Floats = np.maximum(apart, radii).min(axis=1)
-    return found
+def kept(file: Path) -> tuple[NDArray[np.float32], float]:
+    """What a router answered to the images held out, and under which noise."""
+    told = np.load(file)
+    return told["logits"].astype(np.float32), float(told["sigma"])
 
 
-def accuracy(radii: Floats) -> Floats:
-    """Shares in % that reach each of the usual radii."""
-    found: Floats = 100 * ((radii[:, None] >= RADII) & (radii[:, None] > 0)).mean(axis=0)
-    return found
-
-
-def row(name: str, values: Floats) -> str:
+def row(name: str, values: Iterable[float]) -> str:
     """A line of the table."""
     return f"{name:32}" + "".join(f"{value:7.2f}" for value in values)
 

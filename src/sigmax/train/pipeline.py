@@ -16,7 +16,6 @@ from sigmax.certify.dual import Dual
 from sigmax.certify.dual_rule import Combination
 from sigmax.certify.scheme import Scheme
 from sigmax.data import Dataset
-from sigmax.models import Classifier
 from sigmax.records.run import Run, read
 from sigmax.system.folder import load
 from sigmax.system.job import certify_run
@@ -100,7 +99,8 @@ class Pipeline:
         return Experts(self.config, self._data)
 
     @cached_property
-    def _routers(self) -> Routers:
+    def routers(self) -> Routers:
+        """All about its routers."""
         return Routers(self.config, self._data, self._load_experts, self._experts.network, self.on_warning)
 
     @property
@@ -108,13 +108,9 @@ class Pipeline:
         """What the experts are called in files and tables."""
         return self._experts.names
 
-    def network(self, place: int) -> Classifier:
-        """What an expert was trained as."""
-        return self._experts.network(place)
-
     def labels(self) -> Labels:
         """The first labels, of all experts."""
-        return self._routers.whole(1, self._load_experts(0, self.config.labels.how(self.config.device)))
+        return self.routers.whole(1, self._load_experts(0, self.config.labels.how(self.config.device)))
 
     def experts(self, tuned: int) -> list[Scheme]:
         """The experts after that many fine-tunings, to be certified."""
@@ -137,7 +133,7 @@ class Pipeline:
         for step in self.config.steps:
             if step == "router":
                 routers += 1
-                yield from self._routers.phases(routers, tuned)
+                yield from self.routers.phases(routers, tuned)
             else:
                 tuned += 1
                 system = self._tuned(tuned)
@@ -164,7 +160,7 @@ class Pipeline:
     def _dual(self, node: Node, rule: Combination, *, routers: int, tuned: int, how: Mapping[str, Any]) -> Scheme:
         """The router trained last, or one below it, and the experts as they are then."""
         experts = self._load_experts(tuned, how)
-        return self._routers.system(node, rule, count=routers, experts=experts, how=how)
+        return self.routers.system(node, rule, count=routers, experts=experts, how=how)
 
     # What came of it. Names tell the rounds apart, so that steps can be added later.
 

@@ -70,6 +70,7 @@ def _claim(config: PipelineConfig) -> Claim:
         "labels": _votes(config.labels),
         "router": _router(config.router),
         **({"inner": [_router(router) for router in config.inner]} if config.inner else {}),
+        **({"balance": plan_of(config.balance)} if config.balance is not None else {}),
         **({"store": config.store} if config.store != "fp32" else {}),
         "finetune": {"votes": config.finetune.votes, "training": config.finetune.training.plan()},
         "certify": certified,

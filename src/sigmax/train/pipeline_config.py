@@ -12,6 +12,7 @@ store = "fp32"                   # how weights are kept, and so what they are
 [router]                         # sigma, model, held_out, preset, objective, and the options of the loss
 [router.training]
 [[inner]]                        # routers below the first: experts, and all that [router] takes
+[balance]                        # goal, radii, draws: routers are made to lean, on images held out
 [finetune]                       # votes; used where `steps` says so
 [finetune.training]
 [certify]                        # rules, experts, n0, n, alpha, seed, start, skip, max, sampling, dtype ...
@@ -30,6 +31,7 @@ from sigmax.errors import RequestError
 from sigmax.train.config_table import Table, inside
 from sigmax.train.pipeline_read import read_file, tables
 from sigmax.train.pipeline_tables import (
+    BalanceConfig,
     CertifyConfig,
     DataConfig,
     ExpertsConfig,
@@ -41,6 +43,7 @@ from sigmax.train.pipeline_tables import (
 from sigmax.train.pipeline_tree import Node, tree
 
 __all__ = [
+    "BalanceConfig",
     "CertifyConfig",
     "DataConfig",
     "ExpertsConfig",
@@ -68,6 +71,7 @@ class PipelineConfig:
     store: Store = "fp32"
     inner: tuple[InnerConfig, ...] = ()
     labels: LabelsConfig = field(default_factory=LabelsConfig)
+    balance: BalanceConfig | None = None
     finetune: FinetuneConfig = field(default_factory=FinetuneConfig)
     certify: CertifyConfig = field(default_factory=CertifyConfig)
     file: Path | None = field(default=None, compare=False)  # where all this was read, for errors to name
@@ -120,11 +124,24 @@ class PipelineConfig:
                 "[labels] folds: experts of other folds are not fine-tuned, so labels after a 'finetune' cannot be "
                 "theirs; end the steps with it, or use held_out"
             )
+        if self.balance is not None:
+            self._check_balance()
         if self.inner and self.steps != ("router",):
             raise RequestError(
                 f"[[inner]]: a tree of routers is trained in one step, steps = ['router']; got {list(self.steps)}. "
                 "Fine-tune its experts in a pipeline of their own first"
             )
+
+    def _check_balance(self) -> None:
+        if not self.data.held_out:
+            raise RequestError("[balance] needs images that nobody was trained on: set data.held_out, such as 0.05")
+        if self.steps != ("router",) or self.labels.inner == "measured":
+            raise RequestError(
+                "[balance] is for routers that are trained once, on labels of experts: steps = ['router'] and "
+                f"labels.inner = 'best'; got {list(self.steps)} and {self.labels.inner!r}"
+            )
+        if self.experts.systems:
+            raise RequestError("[balance] needs experts that are trained here; leave it out beside systems")
 
     @cached_property
     def tree(self) -> Node:

@@ -40,10 +40,16 @@ class PipelineData:
     @cached_property
     def test(self) -> Dataset:
         """The images to certify."""
-        whole, held = self._split
-        if held is not None and self.config.data.test == self.config.data.train:
-            return whole.take(held)
+        if self.config.data.held_out and self.config.data.test == self.config.data.train:
+            return self.held_out
         return self._load(self.config.data.test)
+
+    @cached_property
+    def held_out(self) -> Dataset:
+        """The images that nobody is trained on."""
+        whole, held = self._split
+        assert held is not None
+        return whole.take(held)
 
     @cached_property
     def taught(self) -> Dataset:

@@ -10,6 +10,7 @@ from sigmax.errors import RequestError
 from sigmax.train.config_table import Table, entries, inside
 from sigmax.train.finetune import FINE_TUNING
 from sigmax.train.pipeline_tables import (
+    BalanceConfig,
     CertifyConfig,
     DataConfig,
     ExpertsConfig,
@@ -23,7 +24,7 @@ from sigmax.train.router_presets import SMALL, router_preset
 from sigmax.train.settings import Settings
 
 C = TypeVar("C", LabelsConfig, CertifyConfig)
-TABLES = ("data", "experts", "labels", "router", "finetune", "certify")
+TABLES = ("data", "experts", "labels", "router", "balance", "finetune", "certify")
 
 
 def read_file(path: Path, changes: Sequence[str] = (), what: str = "pipeline") -> Table:
@@ -54,6 +55,7 @@ def tables(told: Table, folder: Path, hints: Mapping[str, Any]) -> dict[str, Any
         "labels": _voting(LabelsConfig, given.get("labels", {}), "labels"),
         "router": RouterConfig(**_router(RouterConfig, given["router"], "router", device)),
         "inner": tuple(_inner(part, number, device) for number, part in enumerate(given.get("inner", ()))),
+        "balance": BalanceConfig(**_balance(given["balance"])) if "balance" in given else None,
         "finetune": _finetune(given.get("finetune", {}), device),
         "certify": _voting(CertifyConfig, given.get("certify", {}), "certify"),
     }
@@ -156,6 +158,13 @@ def _inner(told: Table, number: int, device: str) -> InnerConfig:
     if "experts" not in given:
         raise RequestError(f"inner {number}.experts is missing: the places of its experts, such as [0, 1]")
     return InnerConfig(**given)
+
+
+def _balance(told: Table) -> dict[str, Any]:
+    given = _entries(BalanceConfig, told, "balance")
+    if "goal" not in given:
+        raise RequestError("balance.goal is missing: certified accuracy in % to be above, at each of the radii")
+    return given
 
 
 def _finetune(told: Table, device: str) -> FinetuneConfig:

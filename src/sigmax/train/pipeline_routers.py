@@ -14,6 +14,7 @@ from sigmax.certify.smoothed import Smoothed
 from sigmax.system.folder import fingerprint
 from sigmax.train.label_parts import best_of, joined, with_routes
 from sigmax.train.labels import Floats, Labels, make_labels, read_labels
+from sigmax.train.pipeline_balance import Balance
 from sigmax.train.pipeline_config import PipelineConfig
 from sigmax.train.pipeline_data import LabelPart, PipelineData
 from sigmax.train.pipeline_files import labelled
@@ -50,19 +51,43 @@ class Routers:
                 folder = self._measured(count, node)
                 measure = partial(self._measure, node, count, tuned)
                 yield Phase(f"make {folder.name}", (folder,), measure, partial(labelled, folder))
+        yield from self.balance(count).phases()
 
     def system(
-        self, node: Node, rule: Combination, *, count: int, experts: Sequence[Scheme], how: Mapping[str, Any]
+        self,
+        node: Node,
+        rule: Combination,
+        *,
+        count: int,
+        experts: Sequence[Scheme],
+        how: Mapping[str, Any],
+        balanced: bool = True,
     ) -> Scheme:
-        """A part of the tree over these experts, with the routers of a step."""
+        """A part of the tree over these experts, with a step's routers; `balanced`: leaning as in the end."""
         if node.is_expert:
             return experts[node.experts[0]]
-        model, description = models.load(self._file(count, node))
+        model = self._kept(models.load(self._file(count, node))[0])
+        if balanced:
+            self.balance(count).apply(model, node)
+        sigma, classes = self.config.router_of(node).sigma, model.description.classes
+        told: dict[str, Any] = {"count": count, "experts": experts, "how": how, "balanced": balanced}
+        below = [self.system(route, rule, **told) for route in node.routes]
+        return Dual(Smoothed(model, sigma=sigma, classes=classes, **how), below, rule=rule)
+
+    def balance(self, count: int) -> Balance:
+        """How much the routers of a step lean."""
+        return Balance(
+            self.config,
+            self.data,
+            expert=lambda place: self._kept(self.network(place)),
+            router=lambda node: self._kept(models.load(self._file(count, node))[0]),
+        )
+
+    def _kept(self, network: models.Classifier) -> models.Classifier:
+        """A network with its weights as they are kept."""
         if self.config.store == "bf16":
-            models.round_weights(model)
-        router = Smoothed(model, sigma=self.config.router_of(node).sigma, classes=description.classes, **how)
-        below = [self.system(route, rule, count=count, experts=experts, how=how) for route in node.routes]
-        return Dual(router, below, rule=rule)
+            models.round_weights(network)
+        return network
 
     def _labels(self, count: int) -> Path:
         return self.config.out / f"labels-{count}"
@@ -82,7 +107,7 @@ class Routers:
         """Label with a router and its experts as one."""
         how, (part,) = self.config.labels.how(self.config.device), self.data.parts(self._labels(count))
         experts = self.experts(tuned, how, -1)
-        system = self.system(node, "consensus", count=count, experts=experts, how=how)
+        system = self.system(node, "consensus", count=count, experts=experts, how=how, balanced=False)
         self._make_labels([system], part, self._measured(count, node), watch)
 
     def _make_labels(self, experts: Sequence[Scheme], part: LabelPart, folder: Path, watch: Advance) -> None:
@@ -102,10 +127,14 @@ class Routers:
         )
 
     def _train(self, node: Node, count: int, tuned: int, watch: Advance) -> None:
+        self.train(node, self.labels_of(node, count, tuned), self._file(count, node), watch)
+
+    def train(self, node: Node, labels: Labels, out: Path, watch: Advance | None = None) -> None:
+        """Train a router of the tree on labels of its routes."""
         how = self.config.router_of(node)
         train_router(
             self.data.train,
-            self.labels_of(node, count, tuned),
+            labels,
             architecture=how.model,
             options=how.options,
             normalisation=how.normalise,
@@ -113,7 +142,7 @@ class Routers:
             start=None if how.start is None else self.network(how.start),
             settings=how.training,
             held_out=how.held_out,
-            out=self._file(count, node),
+            out=out,
             on_step=watch,
             on_warning=self.on_warning,
             **how.loss,
@@ -126,7 +155,8 @@ class Routers:
         whole = self.whole(count, experts)
         if node.inner is None and not self.config.inner:
             return whole
-        systems = [self.system(r, "consensus", count=count, experts=experts, how=how) for r in node.routes]
+        told: dict[str, Any] = {"count": count, "experts": experts, "how": how, "balanced": False}
+        systems = [self.system(route, "consensus", **told) for route in node.routes]
         return with_routes(
             whole,
             [self._radii(route, whole, count) for route in node.routes],

@@ -201,6 +201,23 @@ class InnerConfig(RouterConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
+class BalanceConfig:
+    """What the routers are brought into balance for; see `balance`."""
+
+    goal: tuple[float, ...]  # certified accuracy in % at each of the radii: the least lead over it is made largest
+    radii: tuple[float, ...] = tuple(0.25 * i for i in range(11))
+    draws: int = 512  # noisy copies of each image held out, for every network
+
+    def __post_init__(self) -> None:
+        if not self.goal or len(self.goal) != len(self.radii):
+            raise RequestError(
+                f"[balance] goal must hold one number for each of the {len(self.radii)} radii; got {len(self.goal)}"
+            )
+        if self.draws < 1:
+            raise RequestError(f"[balance] draws must be at least 1; got {self.draws}")
+
+
+@dataclass(frozen=True, kw_only=True)
 class FinetuneConfig:
     """How experts are fine-tuned; see `fine_tune`."""
 

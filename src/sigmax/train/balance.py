@@ -1,0 +1,190 @@
+"""Routers brought into balance: how much each leans to more noise, chosen on images nobody was trained on.
+
+# K routes, from least noise to most; b the lean; f_j logits of the router
+# A(r) certified accuracy at radius r in %, G(r) the goal there
+
+What a router trades for what is decided by the weights of its loss, and seen only when it is trained. A lean moves
+the trade afterwards, and trains nothing:
+
+    f_j(x) + b * (j - (K - 1) / 2)
+
+The leans of all routers of a tree are chosen together, for the largest min_r (A(r) - G(r)) on the images held out.
+A(r) is estimated: so many draws stand for the n of a certificate, whose bounds their shares then have to pass. It
+is a choice and no claim: any router is certified by its own votes.
+"""
+
+import itertools
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.special import ndtri
+from torch import Tensor, nn
+
+from sigmax import bounds
+from sigmax.errors import RequestError
+from sigmax.files import written_whole
+from sigmax.noise.voter import GPU_BATCH, cpu_batch
+from sigmax.train.behind import answers
+from sigmax.train.pipeline_tree import Node
+
+STEPS = (1.0, 0.5, 0.25, 0.125)  # by which leans are moved, from coarse to fine
+FIRST = "router"  # what the first router is called beside the numbers of the inner ones
+FURTHEST = 6.0  # a lean: no router of any use is beyond
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What a certificate of n draws could show of a share of votes."""
+
+    n: int
+    alpha: float
+
+    def z(self, share: Floats) -> Floats:
+        """Phi^-1 of the lower bound of what turns up with this share."""
+        counts = np.floor(share * self.n).astype(np.int64)
+        found: Floats = ndtri(np.maximum(bounds.lower(counts, self.n, self.alpha), 1e-300))
+        return found
+
+
+def logits_of(
+    model: nn.Module, pixels: Tensor, sigma: float, *, draws: int, generator: torch.Generator
+) -> NDArray[np.float32]:
+    """What the network answers to noisy copies of each image, (images, draws, classes)."""
+    rows = torch.arange(len(pixels), device=pixels.device).repeat_interleave(draws)
+    size = cpu_batch(pixels[0].numel()) if pixels.device.type == "cpu" else GPU_BATCH
+    found: list[Tensor] = []
+    with torch.inference_mode():
+        for first in range(0, len(rows), size):
+            row = rows[first : first + size]
+            noise = torch.randn(len(row), *pixels.shape[1:], device=pixels.device, generator=generator)
+            found.append(answers(model, noise.mul_(sigma).add_(pixels[row]), sigma).float().cpu())
+    table: NDArray[np.float32] = torch.cat(found).view(len(pixels), draws, -1).numpy()
+    return table
+
+
+def expert_radii(logits: NDArray[np.float32], labels: Ints, sigma: float, proof: Proof) -> Floats:
+    """How far an expert would certify the true class of each image; 0 where it would not."""
+    counts = counted(logits)
+    reached = sigma * proof.z(counts[np.arange(len(labels)), labels] / counts.sum(axis=1))
+    found: Floats = np.where(counts.argmax(axis=1) == labels, np.maximum(reached, 0.0), 0.0)
+    return found
+
+
+def routed_radii(counts: Ints, sigma: float, below: Floats, proof: Proof) -> Floats:
+    """The radius of the consensus rule for the true class: min_j max(D_j, R_j), as `router_objective` says."""
+    shares = counts / counts.sum(axis=1, keepdims=True)
+    leading = proof.z(shares.max(axis=1, keepdims=True))
+    apart = sigma / 2 * (leading + proof.z(1.0 - shares))
+    found: Floats = np.maximum(np.maximum(apart, 0.0), below).min(axis=1)
+    return found
+
+
+def accuracy(radii: Floats, at: Sequence[float]) -> Floats:
+    """Shares in % of images that are certified as far as each of the radii."""
+    found: Floats = 100 * ((radii[:, None] >= np.asarray(at)) & (radii[:, None] > 0)).mean(axis=0)
+    return found
+
+
+@dataclass(frozen=True)
+class Votes:
+    """What all networks of a tree answered to the images held out."""
+
+    experts: Sequence[Floats]  # radii, one array an expert
+    routers: Mapping[int | None, tuple[NDArray[np.float32], float]]  # by `Node.inner`: logits and sigma
+    proof: Proof
+    _counts: dict[tuple[int | None, float], Ints] = field(default_factory=dict, repr=False)
+
+    def radii(self, node: Node, leans: Mapping[int | None, float]) -> Floats:
+        """How far a part of the tree would certify each image if its routers leaned like this."""
+        if node.is_expert:
+            return self.experts[node.experts[0]]
+        sigma = self.routers[node.inner][1]
+        below = np.stack([self.radii(route, leans) for route in node.routes], axis=1)
+        return routed_radii(self.counts(node, leans[node.inner]), sigma, below, self.proof)
+
+    def counts(self, node: Node, by: float) -> Ints:
+        """How often a router takes each route if it leans so; kept, since the search asks again and again."""
+        asked = node.inner, by
+        if asked not in self._counts:
+            self._counts[asked] = counted(self.routers[node.inner][0], by)
+        return self._counts[asked]
+
+
+def best_leans(
+    tree: Node, votes: Votes, at: Sequence[float], goal: Sequence[float]
+) -> tuple[dict[int | None, float], Floats]:
+    """The leans of the largest least lead over the goal, and the accuracies that they promise."""
+    names = [node.inner for node in tree.routers()]
+
+    def judged(leans: tuple[float, ...]) -> Floats:
+        return accuracy(votes.radii(tree, dict(zip(names, leans, strict=True))), at)
+
+    best = _climb(lambda leans: _lead(judged(leans), goal), len(names))
+    return dict(zip(names, best, strict=True)), judged(best)
+
+
+def _lead(found: Floats, goal: Sequence[float]) -> tuple[float, float]:
+    """The least lead, then the mean one: of two that are as good where they are worst, the better elsewhere."""
+    leads = found - np.asarray(goal)
+    return float(leads.min()), float(leads.mean())
+
+
+def _climb(worth: Callable[[tuple[float, ...]], tuple[float, float]], count: int) -> tuple[float, ...]:
+    """From no lean at all to the best of its neighbours, and on, by smaller and smaller steps."""
+    here = (0.0,) * count
+    best = worth(here)
+    for step in STEPS:
+        while True:
+            moves = itertools.product((-step, 0.0, step), repeat=count)
+            around = {tuple(map(sum, zip(here, move, strict=True))) for move in moves} - {here}
+            inside = sorted(leans for leans in around if max(map(abs, leans)) <= FURTHEST)
+            found, then = max((worth(leans), leans) for leans in inside)
+            if found <= best:
+                break
+            best, here = found, then
+    return here
+
+
+def lean(model: nn.Module, by: float) -> None:
+    """Make a router lean by moving, in place, the biases of its last layer."""
+    layers = [layer for layer in model.modules() if isinstance(layer, nn.Linear)]
+    if not layers or layers[-1].bias is None:
+        raise RequestError("only a network whose last layer is linear with a bias can be made to lean")
+    bias = layers[-1].bias
+    with torch.no_grad():
+        bias.add_(by * (torch.arange(len(bias)).to(bias) - (len(bias) - 1) / 2))
+
+
+def write_leans(path: Path, leans: Mapping[int | None, float], told: Mapping[str, Any]) -> None:
+    """Keep the leans, beside what they were chosen for and what they promise."""
+    named = {FIRST if inner is None else str(inner): by for inner, by in leans.items()}
+    with written_whole(path) as draft:
+        draft.write_text(json.dumps({"leans": named, **told}, indent=1) + "\n")
+
+
+def read_leans(path: Path, plan: Mapping[str, Any]) -> dict[int | None, float] | None:
+    """The leans that were kept for this plan; None where there are none yet."""
+    if not path.is_file():
+        return None
+    told = json.loads(path.read_text())
+    if told["plan"] != json.loads(json.dumps(plan)):
+        raise RequestError(f"{path} was chosen for other networks or another goal; delete it to choose anew")
+    return {None if name == FIRST else int(name): by for name, by in told["leans"].items()}
+
+
+def counted(logits: NDArray[np.float32], by: float = 0.0) -> Ints:
+    """How often each class leads, (images, classes), in a network that leans so."""
+    classes = logits.shape[2]
+    towards = by * (np.arange(classes, dtype=np.float32) - (classes - 1) / 2)
+    first = (logits + towards.astype(np.float32)).argmax(axis=2)
+    found: Ints = (first[:, :, None] == np.arange(classes)).sum(axis=1)
+    return found

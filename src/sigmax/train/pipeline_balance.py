@@ -1,0 +1,114 @@
+"""The last step of a pipeline's routers: how much each leans, chosen on the images held out (see `balance`)."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from sigmax import models
+from sigmax.train.balance import (
+    Floats,
+    Proof,
+    Votes,
+    best_leans,
+    expert_radii,
+    lean,
+    logits_of,
+    read_leans,
+    write_leans,
+)
+from sigmax.train.partial import plan_of
+from sigmax.train.pipeline_config import PipelineConfig
+from sigmax.train.pipeline_data import PipelineData
+from sigmax.train.pipeline_phase import Advance, Phase
+from sigmax.train.pipeline_tables import DTYPES
+from sigmax.train.pipeline_tree import Node
+
+
+@dataclass(frozen=True)
+class Balance:
+    """The routers of a tree, brought into balance where the configuration asks for it."""
+
+    config: PipelineConfig
+    data: PipelineData
+    expert: Callable[[int], models.Classifier]  # the network of an expert, as it is kept
+    router: Callable[[Node], models.Classifier]  # the network of a router, likewise
+
+    @property
+    def file(self) -> Path:
+        """Where the leans are kept."""
+        return self.config.out / "leans.json"
+
+    def phases(self) -> Iterator[Phase]:
+        """The one piece of work, if any."""
+        if self.config.balance is not None:
+            yield Phase("balance routers", (self.file,), self.choose, self.file.is_file)
+
+    def apply(self, model: models.Classifier, node: Node) -> None:
+        """Make a router lean as was chosen."""
+        if self.config.balance is None:
+            return
+        leans = read_leans(self.file, self._plan())
+        assert leans is not None, "routers are put to use after they are balanced"
+        lean(model, leans[node.inner])
+
+    def choose(self, watch: Advance) -> None:
+        """Ask all networks about the images held out and keep the best leans, unless that is done."""
+        asked, plan = self.config.balance, self._plan()
+        assert asked is not None
+        if read_leans(self.file, plan) is None:
+            leans, promised = best_leans(self.config.tree, self._votes(asked.draws, watch), asked.radii, asked.goal)
+            write_leans(self.file, leans, {"promised": promised.tolist(), "plan": plan})
+
+    def _plan(self) -> dict[str, Any]:
+        routers = [models.fingerprint(self.router(node)) for node in self.config.tree.routers()]
+        return {**plan_of(self.config.balance), "routers": routers}
+
+    def _votes(self, draws: int, watch: Advance) -> Votes:
+        routers = list(self.config.tree.routers())
+        total = self.config.count + len(routers)
+        radii = []
+        for place in range(self.config.count):
+            watch(place, total)
+            radii.append(self.expert_radii(place, draws))
+        logits = {}
+        for done, node in enumerate(routers, start=self.config.count):
+            watch(done, total)
+            sigma = self.config.router_of(node).sigma
+            logits[node.inner] = (self.logits(self.router(node), sigma, draws), sigma)
+        watch(total, total)
+        return Votes(radii, logits, self.proof)
+
+    @property
+    def proof(self) -> Proof:
+        """What a certificate could show, about: alpha is shared by the stages, here evenly."""
+        told, routers = self.config.certify, len(list(self.config.tree.routers()))
+        return Proof(told.n, told.alpha / (routers + 2))
+
+    def expert_radii(self, place: int, draws: int) -> Floats:
+        """How far an expert would certify each image held out."""
+        sigma, labels = self.config.experts.sigmas[place], np.asarray(self.data.held_out.labels)
+        return expert_radii(self.logits(self.expert(place), sigma, draws), labels, sigma, self.proof)
+
+    def logits(self, network: models.Classifier, sigma: float, draws: int) -> NDArray[np.float32]:
+        """What a network answers to the images held out."""
+        device, held = self.config.device, self.data.held_out
+        pixels = torch.from_numpy(held.pixels(range(len(held)))).to(device)
+        generator = torch.Generator(device).manual_seed(self.config.certify.seed)
+        with _as_labels(device, DTYPES[self.config.labels.dtype]):
+            return logits_of(network.to(device).eval(), pixels, sigma, draws=draws, generator=generator)
+
+
+@contextmanager
+def _as_labels(device: str, dtype: torch.dtype) -> Iterator[None]:
+    """Networks answer in the arithmetic in which they label."""
+    if dtype == torch.float32:
+        yield
+    else:
+        with torch.autocast(device.partition(":")[0], dtype):
+            yield

@@ -1,0 +1,142 @@
+"""Leans: the trade of trained routers, moved on images that nobody was trained on."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import ndtri
+
+import sigmax as sx
+from sigmax import models
+from sigmax.errors import RequestError
+from sigmax.models import Description
+from sigmax.train import Pipeline, PipelineConfig
+from sigmax.train.balance import Proof, Votes, accuracy, best_leans, counted, expert_radii, lean, routed_radii
+from sigmax.train.pipeline_tree import tree
+from tests.train.test_pipeline import Bars, Killed, contents
+from tests.train.test_pipeline_parts import TREE
+
+BALANCED = f"""{TREE.replace("[data]", "[data]" + chr(10) + "held_out = 0.1")}
+[balance]
+goal = [90, 40, 20]
+radii = [0, 0.1, 0.2]
+draws = 20
+"""
+
+
+def drawn(shares, draws=1000):
+    """Logits whose leaders come in these shares, (images, draws, classes)."""
+    shares = np.asarray(shares)
+    first = (np.linspace(0, 1, draws, endpoint=False)[None, :, None] >= np.cumsum(shares, axis=1)[:, None, :]).sum(
+        2
+    )
+    return np.eye(shares.shape[1], dtype=np.float32)[first]
+
+
+def test_radii_are_those_of_the_rules_themselves():
+    """Shares stand for n votes: the radius is what the rule finds from exactly these counts."""
+    n, alpha = 10_000, 1e-3
+    proof = Proof(n, alpha)
+    shares, labels = [[0.98, 0.02], [0.6, 0.4], [0.3, 0.7], [0.505, 0.495]], np.array([0, 0, 0, 0])
+    found = expert_radii(drawn(shares), labels, 0.5, proof)
+    expected = [max(0.0, 0.5 * ndtri(sx.bounds.lower(round(n * p[0]), n, alpha))) for p in shares]
+    assert found == pytest.approx(expected, abs=1e-12)
+    assert found[2] == 0, "a wrong class is not certified"
+    assert found[3] == 0, "nor one that is not shown to lead"
+
+
+def test_a_routers_radius_is_the_consensus_rules():
+    """Two routes: past the router's own radius both experts must hold, within it the chosen one is enough."""
+    proof = Proof(10_000, 1e-3)
+    counts = counted(drawn([[0.9, 0.1]] * 3))
+    own = 0.5 * ndtri(sx.bounds.lower(9_000, 10_000, 1e-3))
+    below = np.array([[2.0, 0.0], [0.1, 5.0], [2.0, 1.0]])
+    assert routed_radii(counts, 0.5, below, proof) == pytest.approx([own, 0.1, 1.0])
+
+
+def test_accuracy_at_radius_zero_counts_no_abstention():
+    assert accuracy(np.array([0.0, 0.1, 0.2]), (0.0, 0.1, 0.15)).tolist() == pytest.approx(
+        [200 / 3, 200 / 3, 100 / 3]
+    )
+
+
+def test_leans_reach_the_goal_that_the_routers_missed():
+    """Both routers take the wrong side everywhere by a little; the best leans repair all of it."""
+    rng = np.random.default_rng(0)
+    far = rng.random(400) < 0.5  # images that only the second expert of each pair certifies far
+    experts = [np.where(far, 0.05, 0.3), np.where(far, 0.6, 0.0), np.where(far, 0.6, 0.0)]
+    noise = rng.normal(size=(400, 64, 2)) * 0.2
+    towards = np.where(far, 1.0, -1.0)[:, None, None] * np.array([-0.5, 0.5])
+    logits = (noise + towards + np.array([0.9, -0.9])).astype(np.float32)
+    votes = Votes(experts, {0: (logits, 0.6), None: (logits, 0.6)}, Proof(1000, 1e-3))
+    here = tree(3, [[0, 1]])
+    before = accuracy(votes.radii(here, {0: 0.0, None: 0.0}), (0.0, 0.3, 0.6))
+    leans, after = best_leans(here, votes, (0.0, 0.3, 0.6), (99, 50, 10))
+    assert before[2] == 0
+    assert after.min() > 40
+    assert after[0] == 100
+    assert all(by > 0.5 for by in leans.values())
+
+
+def test_a_lean_is_a_change_of_the_last_layers_bias():
+    made = models.create(
+        Description(architecture="small-cnn", options={"width": 4}, classes=3, input_shape=(1, 8, 8))
+    )
+    x = torch.rand(5, 1, 8, 8)
+    with torch.no_grad():
+        before = made(x)
+        lean(made, 0.5)
+        after = made(x)
+    assert (after - before).numpy() == pytest.approx(np.tile([-0.5, 0.0, 0.5], (5, 1)), abs=1e-6)
+    with pytest.raises(RequestError, match="last layer is linear"):
+        lean(torch.nn.Conv2d(1, 1, 1), 1.0)
+
+
+def pipeline(folder, changes=()):
+    (folder / "pipe.toml").write_text(BALANCED)
+    return Pipeline(PipelineConfig.read(folder / "pipe.toml", changes))
+
+
+def test_a_pipeline_balances_its_routers_last(tmp_path):
+    """Chosen once, kept, put into the systems and into nothing that routers are trained on."""
+    with pytest.raises(Killed):
+        pipeline(tmp_path).run(Bars("balance routers", 2))
+    made = pipeline(tmp_path)
+    assert {phase.name: phase.state for phase in made.phases()}["balance routers"] == "to do"
+    runs = made.run(Bars())
+    assert all(phase.state == "done" for phase in made.phases())
+    told = json.loads((tmp_path / "work/leans.json").read_text())
+    assert set(told["leans"]) == {"router", "0"}
+    assert len(told["promised"]) == 3
+    router, _ = models.load(tmp_path / "work/nets/router-1.safetensors")
+    used, _ = models.load(tmp_path / "work/systems/dual-consensus/router.safetensors")
+    last = [name for name in router.network.state_dict() if name.endswith("bias")][-1]
+    moved = used.network.state_dict()[last] - router.network.state_dict()[last]
+    by = told["leans"]["router"]
+    assert moved.tolist() == pytest.approx([-by / 2, by / 2], abs=1e-6)
+    kept = contents(tmp_path / "work")
+    assert len(pipeline(tmp_path).run(Bars())) == len(runs)
+    assert contents(tmp_path / "work") == kept
+
+
+def test_another_goal_is_refused_before_anything_is_lost(tmp_path):
+    with pytest.raises(Killed):
+        pipeline(tmp_path).run(Bars("certify sigma-0.1", 1))
+    with pytest.raises(RequestError, match="holds another pipeline"):
+        pipeline(tmp_path, ["balance.goal=[1, 1, 1]"]).run(Bars())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("balance.goal=[1, 2]", "one number for each of the 3 radii; got 2"),
+        ("balance.goal=", "balance.goal is missing"),
+        ("balance.draws=0", "draws must be at least 1"),
+        ("data.held_out=0.0", "set data.held_out"),
+        ("labels.inner=measured", "labels of experts"),
+    ],
+)
+def test_impossible_balances_are_refused(tmp_path, change, message):
+    with pytest.raises(RequestError, match=message):
+        pipeline(tmp_path, [change])
