@@ -21,7 +21,7 @@ DRAWING = [name for name, row in TABLE.items() if row.least_draws]
 SAMPLINGS = {
     "fixed": {},
     "adaptive": {"sampling": "adaptive"},
-    "targets": {"sampling": "adaptive", "targets": (0.1, 0.3)},
+    "targets": {"sampling": "adaptive", "targets": (0.02, 0.1, 0.3)},
 }
 
 

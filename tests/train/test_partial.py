@@ -57,3 +57,29 @@ def test_a_state_that_cannot_be_written_leaves_the_last(tmp_path, monkeypatch):
         partial.save({"epoch": 2})
     assert partial.load() == {"epoch": 1}
     assert [path.name for path in tmp_path.iterdir()] == ["x.partial"]
+
+
+def test_a_state_that_takes_long_to_write_is_not_written_after_every_epoch(tmp_path, monkeypatch):
+    """At most a twentieth of the time is spent on it; what is quick, and the last one, is always kept."""
+    now = [0.0]
+    monkeypatch.setattr("sigmax.train.partial.perf_counter", lambda: now[0])
+
+    class Timed(Partial):
+        takes = 0.5
+
+        def save(self, state):
+            now[0] += self.takes
+            super().save(state)
+
+    partial, kept = Timed(tmp_path / "x.partial", PLAN), []
+    for epoch in range(40):
+        now[0] += 1.0
+        partial.keep(lambda epoch=epoch: {"epoch": epoch}, last=epoch == 39)
+        kept.append(partial.load()["epoch"])
+    assert kept == [0] * 10 + [10] * 10 + [20] * 10 + [30] * 9 + [39]
+    partial.takes = 0.01
+    partial._cost[:] = 0.0, 0.0
+    for epoch in range(3):
+        now[0] += 0.02
+        partial.keep(lambda epoch=epoch: {"epoch": epoch}, last=False)
+        assert partial.load()["epoch"] == epoch

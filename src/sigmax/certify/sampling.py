@@ -47,7 +47,7 @@ class Sampling:
     first: int = 32  # draws before the first look
     growth: float = 1.25  # from look to look
     last: float = 0.9  # share of alpha kept for the last look
-    doubt: float = 0.005
+    doubt: float = 0.01
     cap: float = math.inf
 
     def __post_init__(self) -> None:
@@ -163,15 +163,25 @@ def in_words(sampling: Sampling) -> str:
 def hopeful(counts: Counts, top: int, n: int, doubt: float) -> Counts:
     """The counts n draws may plausibly end with, at best for `top`: better ones have about the chance `doubt`.
 
+    # d of n votes are cast, k of them for a class; u an exact bound of its share
+
+        k n/d + sqrt(n (n - d)) * (u - k/d)
+
+    For d << n that is n u. Towards the end ever less is open: the votes to come vary, and so does the share seen,
+    but votes cast are cast; together the variance is n (n - d)/d times that of a vote, where n u has n^2/d of it.
     It serves to stop, never to claim. The bounds are exact all the same: near a share of 1, where far radii are
     decided, an approximation gives up inputs that one vote against them says little about.
     """
     drawn = sum(counts)
-    best = min(n, math.ceil(n * table.upper(counts[top], drawn, doubt)))
+    spread = math.sqrt(n * (n - drawn))
+
+    def ends(k: int, bound: float) -> float:
+        return n * k / drawn + spread * (bound - k / drawn)
+
+    best = min(n, math.ceil(ends(counts[top], table.upper(counts[top], drawn, doubt))))
     rest = n - best
-    return tuple(
-        best if c == top else min(rest, math.floor(n * table.lower(k, drawn, doubt))) for c, k in enumerate(counts)
-    )
+    others = (max(0, min(rest, math.floor(ends(k, table.lower(k, drawn, doubt))))) for k in counts)
+    return tuple(best if c == top else k for c, k in enumerate(others))
 
 
 class Poll:

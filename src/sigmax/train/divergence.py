@@ -50,7 +50,7 @@ class Guard:
     def _error(self, what: str, epoch: int, step: int, steps: int) -> RunError:
         lr = self.settings.learning_rate(epoch + step / steps)
         told = [f"{name}={value}" for name, value in self.plan.items() if isinstance(value, int | float | tuple)]
-        state = f"{self.kept} holds the state after epoch {epoch}" if epoch else "no epoch was finished"
+        state = f"{self.kept} holds the state after an earlier epoch" if epoch else "no epoch was finished"
         cures = [f"a smaller lr than {self.settings.lr:g}"]
         if self.settings.clip == 0:
             cures.append("clip=1 to limit gradients")

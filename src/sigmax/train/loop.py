@@ -1,7 +1,7 @@
 """The training loop: one for every method.
 
 Randomness is addressed, not consumed: an epoch's generator is seeded by (seed, epoch), so an epoch does not
-depend on how the run got to it. Together with the weights and the optimiser's memory, saved after each epoch,
+depend on how the run got to it. Together with the weights and the optimiser's memory, saved between epochs,
 that makes a resumed run end with the very weights of an uninterrupted one, bit for bit on the same kind of
 machine. (On a GPU a network could break this with kernels other than cuDNN's; the registered ones do not.) What
 `validate` draws has an address of its own: watching a run does not change it.
@@ -75,7 +75,7 @@ def fit(
                 on_resume(tuple(run.reports))
         while len(run.reports) < settings.epochs:
             report = run.epoch(on_step if team.leads else None)
-            team.at_first(lambda: partial.save(run.state()))
+            team.at_first(lambda: partial.keep(run.state, last=len(run.reports) == settings.epochs))
             if file is not None:
                 progress.append(file, report)
                 if on_epoch is not None:

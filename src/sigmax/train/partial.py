@@ -1,15 +1,19 @@
-"""The state of an unfinished run, on disk after every epoch, and refused by any other run."""
+"""The state of an unfinished run, on disk after an epoch, and refused by any other run."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import torch
 
 from sigmax.errors import RequestError, RunError
 from sigmax.files import replacing
+
+QUICK = 0.05  # seconds: a state written in less is written after every epoch
+SHARE = 0.05  # of the time, which writing others may take
 
 LATER = "later"  # the mark of a field that came after its kind of plan
 
@@ -18,11 +22,24 @@ LATER = "later"  # the mark of a field that came after its kind of plan
 class Partial:
     """Where a run keeps its state, and the plan that the state belongs to.
 
-    The state is replaced whole: a run killed at any moment leaves the last epoch that it finished.
+    The state is replaced whole: a run killed at any moment leaves the last one that was kept.
     """
 
     path: Path
     plan: Mapping[str, Any]
+    _cost: list[float] = field(default_factory=lambda: [0.0, 0.0], compare=False)  # of the last, and when it ended
+
+    def keep(self, state: Callable[[], Mapping[str, Any]], *, last: bool) -> None:
+        """Keep the state after an epoch, unless writing would take too much of the time; the last is always kept.
+
+        On a fast GPU an epoch may take no longer than writing down what it led to.
+        """
+        seconds, ended = self._cost
+        if not last and seconds > QUICK and perf_counter() - ended < seconds / SHARE:
+            return
+        begun = perf_counter()
+        self.save(state())
+        self._cost[:] = perf_counter() - begun, perf_counter()
 
     def save(self, state: Mapping[str, Any]) -> None:
         """Keep this state, of tensors and plain values, in place of the last."""
@@ -31,7 +48,7 @@ class Partial:
                 torch.save({"plan": json.dumps(self.plan), "state": dict(state)}, draft)
         except (OSError, RuntimeError) as error:  # torch turns some failures to write into RuntimeErrors
             raise RunError(
-                f"{self.path} could not be written ({error}); the epoch before is safe there: make room and run "
+                f"{self.path} could not be written ({error}); an epoch before is safe there: make room and run "
                 "the same again to go on"
             ) from error
 
