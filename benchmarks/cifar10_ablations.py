@@ -4,7 +4,7 @@ r"""The ablations of a dual system, each a small table: what changes when one th
     python benchmarks/cifar10_ablations.py recipes/cifar10_dual.toml --study lambda sets   # trains what differs
     python benchmarks/cifar10_ablations.py recipes/digits_dual.toml --study lambda --radii 0,0.1,0.2,0.4
     python benchmarks/cifar10_ablations.py recipes/cifar10_dual.toml --set data.test=train \
-        --vary 'router.fit=0.3; router.copies=8' --vary router.temperature=0.25            # routers of one's own
+        --vary 'router.objective=weighted; router.copies=8' --vary router.consistency=5    # routers of one's own
 
 `--set KEY=VALUE` changes the recipe for all of them, as in `sigmax pipeline run`; `--set data.test=train` measures
 on the images held out. The recipe is run first where it was not. Experts and labels that a study does not change
@@ -29,29 +29,38 @@ if TYPE_CHECKING:
 
     from sigmax.certify.scheme import Scheme
     from sigmax.records.run import Run
-    from sigmax.train import Pipeline
+    from sigmax.train import Pipeline, PipelineConfig
 
 RADII = "0,0.25,0.5,0.75,1,1.25,1.5,1.75,2,2.25,2.5"
 EXPERTS, LABELS = ("experts", "nets"), ("labels-1",)
+TRAINING = (  # of a router that begins with an expert: longer overfits
+    "{epochs = 20, batch = 512, optimiser = 'adamw', lr = 0.002, weight_decay = 0.01, schedule = 'one-cycle', "
+    "augment = 'crop-flip', precision = 'bf16', channels_last = true}"
+)
 ONE_ROUND = ("inner=[]", "labels.folds=1", "balance=")  # of what two rounds can be told of as well
 
 
 @dataclass(frozen=True)
 class Variant:
-    """The recipe with some keys changed; `reuse`: what is taken over from the recipe's own folder."""
+    """The recipe with some keys changed; `reuse`: what is taken over from the recipe's own folder.
+
+    `taught`: it is about routers that are trained. Where the recipe has none, one router over all experts, which
+    begins with the last one's network, is put in place of its routers.
+    """
 
     name: str
-    changes: tuple[str, ...]
+    changes: tuple[str, ...] = ()
     reuse: tuple[str, ...] = ()
+    taught: bool = True
 
 
 def _sets() -> list[Variant]:
     """The candidate sets of the paper; one router over all of them, since trees differ with the set."""
     sets = ("0.25,0.5,1.0", "0.25,1.0", "0.5,1.0", "0.25,0.5", "0.5,0.625", "0.25,0.5,0.75,1.0")
-    one = "experts.hyper={consistency = 4.0}"
-    return [Variant(f"{{{s}}}", (f"experts.sigmas=[{s}]", one, "inner=[]", "router.sigma=1.0")) for s in sets]
+    return [Variant(f"{{{s}}}", (f"experts.sigmas=[{s}]", "inner=[]", "router.sigma=1.0")) for s in sets]
 
 
+CERTIFIED = ("router.objective=certified", f"router.radii=[{RADII}]")
 STUDIES: dict[str, list[Variant]] = {
     "sets": _sets(),
     "labels": [Variant(f"n = {n}", (f"labels.n={n}",), EXPERTS) for n in (100, 1000)],
@@ -62,13 +71,10 @@ STUDIES: dict[str, list[Variant]] = {
         Variant(f"consistency {weight:g}", (f"router.consistency={weight}",), EXPERTS + LABELS)
         for weight in (0.0, 0.5, 2.0, 10.0)
     ],
-    "objective": [
-        Variant("certified", ("router.objective=certified",), EXPERTS + LABELS),
-        Variant("weighted", ("router.objective=weighted", "router.hardness="), EXPERTS + LABELS),
-    ],
-    "tree": [
-        Variant("inner router", (), EXPERTS + LABELS),
-        Variant("one router", ("inner=[]",), EXPERTS + LABELS),
+    "router": [
+        Variant("the recipe's", (), EXPERTS + LABELS, taught=False),
+        Variant("taught by the paper's loss", (), EXPERTS + LABELS),
+        Variant("taught by what is certified", CERTIFIED, EXPERTS + LABELS),
     ],
     "folds": [
         Variant("labels of strangers", ("labels.folds=2",), EXPERTS),
@@ -186,7 +192,7 @@ def _trained(
             _take_over(base.config.out / name, out / name)
         told = [
             *changes,
-            *fitting(variant, base.config.router.start),
+            *fitting(variant, base.config),
             f"out={out.resolve()}",
             "certify.experts=false",
         ]
@@ -194,12 +200,24 @@ def _trained(
             yield _row(f"{variant.name}, {run.plan.rule['rule']}", report.certified_accuracy(run, radii))
 
 
-def fitting(variant: Variant, start: int | None) -> Sequence[str]:
-    """The variant's changes; a router that begins with an expert begins with the last one of other experts, too."""
-    listed = next((change for change in variant.changes if change.startswith("experts.sigmas=")), None)
-    if start is None or listed is None:
+def fitting(variant: Variant, config: "PipelineConfig") -> Sequence[str]:
+    """The variant's changes, and those that make the recipe's routers taught ones where it is about such."""
+    if not variant.taught or config.router.sure_of is None:
         return variant.changes
-    return [*variant.changes, f"router.start={listed.count(',')}"]
+    listed = next((change for change in variant.changes if change.startswith("experts.sigmas=")), None)
+    shared = "experts.one_network=true" in variant.changes
+    experts, last = config.experts, config.count - 1 if listed is None else listed.count(",")
+    options = ", ".join(f"{name} = {value}" for name, value in experts.options.items())
+    return [
+        "inner=[]",
+        "router.sure_of=",
+        "router.start=" if shared else f"router.start={last}",
+        f"router.model={experts.model}",
+        f"router.options={{{options}}}",
+        f"router.normalise={experts.normalise}",
+        f"router.training={TRAINING}",
+        *variant.changes,
+    ]
 
 
 def _folder(variant: Variant) -> str:

@@ -120,6 +120,74 @@ def test_a_pipeline_balances_its_routers_last(tmp_path):
     assert contents(tmp_path / "work") == kept
 
 
+SURE = """
+out = "work"
+[data]
+source = "digits"
+held_out = 0.1
+[experts]
+sigmas = [0.1, 0.2, 0.4]
+options.width = 4
+training = {epochs = 4, batch = 32}
+[router]
+sigma = 0.4
+sure_of = 2
+[[inner]]
+experts = [0, 1]
+sigma = 0.2
+sure_of = 1
+[balance]
+goal = [90, 40, 20]
+radii = [0, 0.1, 0.2]
+draws = 20
+[certify]
+n0 = 20
+n = 100
+skip = 60
+"""
+
+
+def sure(folder, changes=()):
+    (folder / "pipe.toml").write_text(SURE)
+    return Pipeline(PipelineConfig.read(folder / "pipe.toml", changes))
+
+
+def test_routers_of_sureness_need_neither_labels_nor_training(tmp_path):
+    made = sure(tmp_path)
+    runs = made.run(Bars())
+    assert [phase.name for phase in made.phases()][3:6] == [
+        "make router-1-inner-0",
+        "make router-1",
+        "balance routers",
+    ]
+    assert not (tmp_path / "work/labels-1").exists()
+    assert all(sx.verify(run.path).holds for run in runs)
+    leans = json.loads((tmp_path / "work/leans.json").read_text())["leans"]
+    router, told = models.load(tmp_path / "work/systems/dual-consensus/router.safetensors")
+    assert router.network.bias.tolist() == [-leans["router"] / 2, leans["router"] / 2]
+    expert, _ = models.load(tmp_path / "work/nets/sigma-0.4.safetensors")
+    assert torch.equal(router.network.classifier.linear.weight, expert.network.linear.weight)
+    assert told.sigma == 0.4
+    kept = contents(tmp_path / "work")
+    sure(tmp_path).run(Bars())
+    assert contents(tmp_path / "work") == kept
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("router.sure_of=3", "place, 0 to 2, of an expert that is trained here"),
+        ("router.objective=certified", "trains nothing; leave out objective"),
+        ("router.start=2", "trains nothing; leave out start"),
+        ("inner=[]", "between two routes, in one step .* got 3 routes"),
+        ("experts.one_network=true", "a network of its own"),
+    ],
+)
+def test_impossible_sureness_is_refused(tmp_path, change, message):
+    with pytest.raises(RequestError, match=message):
+        sure(tmp_path, [change])
+
+
 def test_another_goal_is_refused_before_anything_is_lost(tmp_path):
     with pytest.raises(Killed):
         pipeline(tmp_path).run(Bars("certify sigma-0.1", 1))

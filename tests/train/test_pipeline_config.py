@@ -171,7 +171,10 @@ BAD = {
     "no router": (SMALLEST.replace("[router]\nsigma = 0.4", ""), "[router] is missing"),
     "no source": (changed("data", ""), "data.source is missing"),
     "no sigma": (changed("router", ""), "router.sigma is missing"),
-    "unknown key": (changed("out", 'out = "work"\nrounds = 2'), "the file has no rounds; it takes balance, certify, data"),
+    "unknown key": (
+        changed("out", 'out = "work"\nrounds = 2'),
+        "has no rounds; it takes balance, certify, data",
+    ),
     "unknown table": (with_more("[smoothing]\nn = 1"), "the file has no smoothing"),
     "unknown in data": (changed("data", 'source = "digits"\nsplit = "test"'), "[data] has no split"),
     "unknown in experts": (

@@ -30,9 +30,9 @@ _builders: dict[str, Builder] = {
     "resnet110": resnet110,
 }
 _denoisers: dict[str, Builder] = {"unet": UNet}
-# Networks of other libraries, which are needed only where one is used. Their options hold that library's config, so
-# they are made by its loaders, not by name. The builder is `build` of the module.
-_classifier_adapters = {"transformers": "sigmax.models.transformers"}
+# Networks around others: of other libraries, needed only where one is used, or of ours. Their options hold a whole
+# config, so they are made by functions of their own, not by name. The builder is `build` of the module.
+_classifier_adapters = {"transformers": "sigmax.models.transformers", "sureness": "sigmax.models.sureness"}
 _denoiser_adapters = {"diffusers": "sigmax.models.denoisers.diffusion"}
 _adapters = {**_classifier_adapters, **_denoiser_adapters}
 

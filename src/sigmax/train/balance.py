@@ -29,6 +29,7 @@ from torch import Tensor, nn
 from sigmax import bounds
 from sigmax.errors import RequestError
 from sigmax.files import written_whole
+from sigmax.models.sureness import Sureness
 from sigmax.noise.voter import GPU_BATCH, cpu_batch
 from sigmax.train.behind import answers
 from sigmax.train.pipeline_tree import Node
@@ -156,10 +157,10 @@ def _climb(worth: Callable[[tuple[float, ...]], tuple[float, float]], count: int
 
 def lean(model: nn.Module, by: float) -> None:
     """Make a router lean by moving, in place, the biases of its last layer."""
-    layers = [layer for layer in model.modules() if isinstance(layer, nn.Linear)]
-    if not layers or layers[-1].bias is None:
+    lasts = [layer for layer in model.modules() if isinstance(layer, nn.Linear | Sureness)]
+    bias = next((layer.bias for layer in lasts if isinstance(layer, Sureness)), lasts[-1].bias if lasts else None)
+    if bias is None:
         raise RequestError("only a network whose last layer is linear with a bias can be made to lean")
-    bias = layers[-1].bias
     with torch.no_grad():
         bias.add_(by * (torch.arange(len(bias)).to(bias) - (len(bias) - 1) / 2))
 

@@ -100,13 +100,13 @@ class Balance:
         device, held = self.config.device, self.data.held_out
         pixels = torch.from_numpy(held.pixels(range(len(held)))).to(device)
         generator = torch.Generator(device).manual_seed(self.config.certify.seed)
-        with _as_labels(device, DTYPES[self.config.labels.dtype]):
+        with _as_certified(device, DTYPES[self.config.certify.dtype]):
             return logits_of(network.to(device).eval(), pixels, sigma, draws=draws, generator=generator)
 
 
 @contextmanager
-def _as_labels(device: str, dtype: torch.dtype) -> Iterator[None]:
-    """Networks answer in the arithmetic in which they label."""
+def _as_certified(device: str, dtype: torch.dtype) -> Iterator[None]:
+    """Networks answer in the arithmetic in which they will vote."""
     if dtype == torch.float32:
         yield
     else:

@@ -94,8 +94,9 @@ def _votes(voting: VotingConfig) -> Claim:
 
 def _router(router: RouterConfig) -> Claim:
     told = {**vars(router), "options": dict(router.options), "training": router.training.plan()}
-    if router.start is None:  # as it was told before there was a choice
-        del told["start"]
+    for name in ("start", "sure_of"):
+        if told[name] is None:  # as it was told before there was a choice
+            del told[name]
     return told
 
 

@@ -88,6 +88,7 @@ class PipelineConfig:
         self._check_starts()
         with inside("[[inner]]"):
             tree(self.count, [router.experts for router in self.inner])
+        self._check_sure()
         self._check_steps()
         if self.experts.sigmas:
             self.check_draws([SmoothedRule(sigma, 2) for sigma in self.experts.sigmas])
@@ -108,6 +109,24 @@ class PipelineConfig:
                 raise RequestError(
                     f"{where}.start: a router that begins with an expert's network is like it; say the same model, "
                     f"options and normalise of both: {theirs}, got {own}"
+                )
+
+    def _check_sure(self) -> None:
+        """Raise where a router is to be an expert's sureness and cannot be."""
+        for node in self.tree.routers():
+            place = self.router_of(node).sure_of
+            if place is None:
+                continue
+            where = "router" if node.inner is None else f"inner {node.inner}"
+            if self.experts.systems or self.experts.one_network or not 0 <= place < self.count:
+                raise RequestError(
+                    f"{where}.sure_of must be the place, 0 to {self.count - 1}, of an expert that is trained here "
+                    f"and has a network of its own; got {place}"
+                )
+            if len(node.routes) != 2 or self.steps != ("router",):
+                raise RequestError(
+                    f"{where}.sure_of decides between two routes, in one step (steps = ['router']); got "
+                    f"{len(node.routes)} routes and steps = {list(self.steps)}. More routes make a tree, [[inner]]"
                 )
 
     def _check_steps(self) -> None:

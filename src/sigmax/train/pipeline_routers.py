@@ -11,6 +11,7 @@ from sigmax.certify.dual import Dual
 from sigmax.certify.dual_rule import Combination
 from sigmax.certify.scheme import Scheme
 from sigmax.certify.smoothed import Smoothed
+from sigmax.errors import RequestError
 from sigmax.system.folder import fingerprint
 from sigmax.train.label_parts import best_of, joined, with_routes
 from sigmax.train.labels import Floats, Labels, make_labels, read_labels
@@ -39,12 +40,17 @@ class Routers:
     def phases(self, count: int, tuned: int) -> Iterator[Phase]:
         """Labels of the experts, then each router of the tree, those below first."""
         labels = self._labels(count)
-        for part in self.data.parts(labels):
+        for part in self.data.parts(labels) if self._taught else ():
             work = partial(self._label, part, tuned)
             named = str(part.folder.relative_to(self.config.out))
             yield Phase(f"make {named}", (part.folder,), work, partial(labelled, part.folder))
         for node in self.config.tree.routers():
             router = self._file(count, node)
+            sure_of = self.config.router_of(node).sure_of
+            if sure_of is not None:
+                take = partial(self._take, node, count, sure_of)
+                yield Phase(f"make {router.stem}", (router,), take, router.is_file)
+                continue
             train = partial(self._train, node, count, tuned)
             yield Phase(f"train {router.stem}", (router,), train, router.is_file)
             if node.inner is not None and self.config.labels.inner == "measured":
@@ -125,6 +131,21 @@ class Routers:
             sampling=how.question,
             watch=watch,
         )
+
+    @property
+    def _taught(self) -> bool:
+        """Whether any router learns from labels."""
+        return any(self.config.router_of(node).sure_of is None for node in self.config.tree.routers())
+
+    def _take(self, node: Node, count: int, place: int, watch: Advance) -> None:
+        """Make an expert's network the router: its sureness decides."""
+        path = self._file(count, node)
+        made = models.sureness(self.network(place), sigma=self.config.router_of(node).sigma)
+        if not path.exists():
+            models.save(path, made)
+        elif models.fingerprint(path) != models.fingerprint(made):
+            raise RequestError(f"{path} is about another expert than {place}; delete it, or choose another out")
+        watch(1, 1)
 
     def _train(self, node: Node, count: int, tuned: int, watch: Advance) -> None:
         self.train(node, self.labels_of(node, count, tuned), self._file(count, node), watch)

@@ -180,6 +180,7 @@ class RouterConfig:
     normalise: str = "none"
     held_out: float = 0.1
     start: int | None = None  # place of the expert whose network to begin with, its last layer aside
+    sure_of: int | None = None  # place of the expert whose sureness decides between two routes; nothing is trained
     loss: LossOptions = field(default_factory=LossOptions)
     training: Settings = SMALL.settings
 
