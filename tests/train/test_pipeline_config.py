@@ -11,6 +11,7 @@ import pytest
 from sigmax.errors import RequestError
 from sigmax.train import FINE_TUNING, PRESETS, Pipeline, PipelineConfig, Settings
 from sigmax.train.pipeline_config import (
+    BalanceConfig,
     CertifyConfig,
     DataConfig,
     ExpertsConfig,
@@ -372,7 +373,7 @@ def test_the_docs_name_every_key():
     general = tables.partition("[experts.training]")
     sections = dict(re.findall(r"\*\*\[+(\w+)\]+\*\*(.*?)(?=\*\*\[|\Z)", general[0], re.DOTALL))
     kinds = {"data": DataConfig, "experts": ExpertsConfig, "labels": LabelsConfig, "router": RouterConfig}
-    kinds |= {"finetune": FinetuneConfig, "certify": CertifyConfig}
+    kinds |= {"balance": BalanceConfig, "finetune": FinetuneConfig, "certify": CertifyConfig}
     assert named(sections.pop("inner")) == {"experts"}
     assert sections.keys() == kinds.keys()
     asked = {name: {field.name for field in fields(kind)} for name, kind in kinds.items()}

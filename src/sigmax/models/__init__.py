@@ -18,7 +18,7 @@ from sigmax.models.halves import round_weights
 from sigmax.models.imported import import_weights
 from sigmax.models.normalise import PRESETS, Normalisation, Normalise, Normalised, normalisation
 from sigmax.models.registry import build, build_denoiser, denoiser_names, names, register
-from sigmax.models.sureness import sureness
+from sigmax.models.sure import sureness
 from sigmax.models.transformers import from_transformers
 
 __all__ = [

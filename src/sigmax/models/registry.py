@@ -32,7 +32,7 @@ _builders: dict[str, Builder] = {
 _denoisers: dict[str, Builder] = {"unet": UNet}
 # Networks around others: of other libraries, needed only where one is used, or of ours. Their options hold a whole
 # config, so they are made by functions of their own, not by name. The builder is `build` of the module.
-_classifier_adapters = {"transformers": "sigmax.models.transformers", "sureness": "sigmax.models.sureness"}
+_classifier_adapters = {"transformers": "sigmax.models.transformers", "sureness": "sigmax.models.sure"}
 _denoiser_adapters = {"diffusers": "sigmax.models.denoisers.diffusion"}
 _adapters = {**_classifier_adapters, **_denoiser_adapters}
 

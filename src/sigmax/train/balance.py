@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from sigmax import bounds
 from sigmax.errors import RequestError
 from sigmax.files import written_whole
-from sigmax.models.sureness import Sureness
+from sigmax.models.sure import Sureness
 from sigmax.noise.voter import GPU_BATCH, cpu_batch
 from sigmax.train.behind import answers
 from sigmax.train.pipeline_tree import Node

@@ -7,7 +7,7 @@ import sigmax as sx
 from sigmax import models
 from sigmax.errors import RequestError
 from sigmax.models import Description
-from sigmax.models.sureness import Sureness
+from sigmax.models.sure import Sureness
 from sigmax.train.balance import lean
 
 
