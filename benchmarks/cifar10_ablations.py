@@ -63,7 +63,9 @@ def _sets() -> list[Variant]:
 CERTIFIED = ("router.objective=certified", f"router.radii=[{RADII}]")
 STUDIES: dict[str, list[Variant]] = {
     "sets": _sets(),
-    "labels": [Variant(f"n = {n}", (f"labels.n={n}",), EXPERTS) for n in (100, 1000)],
+    "labels": [
+        Variant(f"n = {n} on a fifth", (f"labels.n={n}", "labels.fraction=0.2"), EXPERTS) for n in (100, 1000)
+    ],
     "data": [
         Variant(f"{share:.0%} of the labels", (f"labels.fraction={share}",), EXPERTS) for share in (0.2, 0.6, 1.0)
     ],
@@ -196,7 +198,9 @@ def _trained(
             f"out={out.resolve()}",
             "certify.experts=false",
         ]
-        for run in _pipeline(recipe, told).run(progress):
+        varied = _pipeline(recipe, told)
+        _borrow(varied)
+        for run in varied.run(progress):
             yield _row(f"{variant.name}, {run.plan.rule['rule']}", report.certified_accuracy(run, radii))
 
 
@@ -230,6 +234,18 @@ def _take_over(there: Path, here: Path) -> None:
     """Everything but routers, which every study trains anew; what is here already stays."""
     if not here.exists():
         shutil.copytree(there, here, ignore=shutil.ignore_patterns("router-*", "*.partial"))
+
+
+def _borrow(varied: "Pipeline") -> None:
+    """Networks of experts that another variant of the study trained; a file refuses what it was not made for."""
+    for name in varied.names:
+        here = varied.config.out / "nets" / f"{name}.safetensors"
+        there = next(iter(sorted(varied.config.out.parent.glob(f"*/nets/{name}.safetensors"))), None)
+        if varied.config.experts.one_network or here.exists() or there is None:
+            continue
+        here.parent.mkdir(parents=True, exist_ok=True)
+        for path in there.parent.glob(f"{name}.safetensors*"):
+            shutil.copy(path, here.parent)
 
 
 def _head(radii: Sequence[float]) -> str:

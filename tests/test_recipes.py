@@ -64,8 +64,8 @@ def test_the_recipe_made_small_runs_to_its_end(small_dual):
     assert len(runs) == 7
     assert all(verify(run.path).holds for run in runs)
     assert repr(sx.load(out / "systems" / "dual-consensus")) == (
-        "Dual(consensus, router sigma 0.92, "
-        "experts (consensus, router sigma 0.6, experts 0.32 / 0.6) / 0.92, 10 classes)"
+        "Dual(consensus, router sigma 0.88, "
+        "experts (consensus, router sigma 0.55, experts 0.34 / 0.55) / 0.88, 10 classes)"
     )
 
 
@@ -85,17 +85,17 @@ def test_the_comparison_made_small_runs_on_the_networks_of_the_dual_system(
     assert done.returncode == 0, done.stderr
     runs = {path.stem: sx.read(path) for path in (tmp_path / "cifar10-compare").glob("*.jsonl")}
     assert set(runs) == {
-        *(f"constant-{sigma}" for sigma in ("0.32", "0.6", "0.92")),
+        *(f"constant-{sigma}" for sigma in ("0.34", "0.55", "0.88")),
         *(f"dual-{rule}" for rule in ("min", "consensus")),
         "multiscale",
-        *(f"{scheme}-{sigma}" for scheme in ("semi-elastic", "memorized") for sigma in ("0.32", "0.6")),
+        *(f"{scheme}-{sigma}" for scheme in ("semi-elastic", "memorized") for sigma in ("0.34", "0.55")),
     }
     assert all(len(run.records) == 2 and run.finished and verify(run.path).holds for run in runs.values())
     asked = runs["dual-min"].plan.sampling["targets"]
     assert asked == [r / 4 for r in range(11)]
-    assert runs["semi-elastic-0.6"].plan.rule["field"]["points"] == 100
-    alone = sx.load(small_dual[0] / "experts" / "sigma-0.6")
-    assert runs["constant-0.6"].plan.system == fingerprint(alone), "the very weights that the dual system has"
+    assert runs["semi-elastic-0.55"].plan.rule["field"]["points"] == 100
+    alone = sx.load(small_dual[0] / "experts" / "sigma-0.55")
+    assert runs["constant-0.55"].plan.system == fingerprint(alone), "the very weights that the dual system has"
 
 
 def test_the_final_system_keeps_to_its_room():
@@ -142,16 +142,19 @@ certify.n0=10
 certify.skip=120
 """.strip().splitlines()
     changes = [word for change in [*small, f"out={tmp_path / 'out'}"] for word in ("--set", change)]
-    studies = ("comparison", "bound", "lambda", "folds", "rounds")
+    studies = ("comparison", "bound", "lambda", "folds", "rounds", "sets")
     cifar10_ablations.main([str(RECIPES / "digits_dual.toml"), *changes, "--radii", "0,0.1", "--study", *studies,
         "--vary", "router.consistency=1; router.copies=1", "--vary", "router.entropy=0.1"])  # fmt: skip
     said = capsys.readouterr().out
     rows = [line for line in said.splitlines() if line.startswith("| ")]
-    assert len(rows) == len(studies) + 1 + 7 + 2 + 2 * (4 + 2 + 2 + 2)
+    assert len(rows) == len(studies) + 1 + 7 + 2 + 2 * (4 + 2 + 2 + 2 + 6)
     assert all(line.count("|") == 4 for line in rows)
     assert "| dual-consensus-skip120 / envelope |" in said
     assert "| router.consistency=1; router.copies=1, consensus |" in said
     studied = tmp_path / "out" / "ablations"
     ours = (tmp_path / "out" / "nets" / "sigma-0.1.safetensors").read_bytes()
     assert [path.read_bytes() == ours for path in studied.glob("lambda/*/nets/sigma-0.1.safetensors")] == [True] * 4
+    quarters = [path.read_bytes() for path in studied.glob("sets/*/nets/sigma-0.25.safetensors")]
+    assert len(quarters) == 4
+    assert len(set(quarters)) == 1, "trained once for all sets that have it"
     assert [path.parent.name.startswith("two-rounds-") for path in studied.glob("rounds/*/labels-2")] == [True]
