@@ -34,14 +34,27 @@ def drawn(shares, draws=1000):
     return np.eye(shares.shape[1], dtype=np.float32)[first]
 
 
-def test_radii_are_those_of_the_rules_themselves():
-    """Shares stand for n votes: the radius is what the rule finds from exactly these counts."""
-    n, alpha = 10_000, 1e-3
-    proof = Proof(n, alpha)
+def test_many_draws_tell_what_n_would_show():
+    """Few draws leave shares open, and d of d least of all means n of n; many leave the bound of that share."""
+    proof, n = Proof(10_000, 1e-3), 10_000
+    shares = np.array([0.5, 0.9, 0.999, 1.0])
+    found = proof.z((shares * 10**9).astype(np.int64), 10**9)
+    assert found == pytest.approx(ndtri(sx.bounds.lower((shares * n).astype(np.int64), n, 1e-3)), abs=1e-9)
+    few, certain = proof.z(np.full(5000, 500), 500), found[-1]
+    assert few.max() == certain
+    assert 0.4 < np.mean(few == certain) < 0.9
+    assert np.mean(few > certain - 0.3) < 0.99
+    assert not np.array_equal(few, Proof(10_000, 1e-3, network=1).z(np.full(5000, 500), 500))
+
+
+def test_experts_certify_only_the_true_class():
+    proof = Proof(10_000, 1e-3)
     shares, labels = [[0.98, 0.02], [0.6, 0.4], [0.3, 0.7], [0.505, 0.495]], np.array([0, 0, 0, 0])
     found = expert_radii(drawn(shares), labels, 0.5, proof)
-    expected = [max(0.0, 0.5 * ndtri(sx.bounds.lower(round(n * p[0]), n, alpha))) for p in shares]
-    assert found == pytest.approx(expected, abs=1e-12)
+    whole = 0.5 * proof.z(np.array([980, 600, 300, 505]), 1000)
+    assert found[:2] == pytest.approx(whole[:2])
+    assert found[0] > 0.9
+    assert 0.05 < found[1] < 0.2
     assert found[2] == 0, "a wrong class is not certified"
     assert found[3] == 0, "nor one that is not shown to lead"
 
@@ -50,9 +63,13 @@ def test_a_routers_radius_is_the_consensus_rules():
     """Two routes: past the router's own radius both experts must hold, within it the chosen one is enough."""
     proof = Proof(10_000, 1e-3)
     counts = counted(drawn([[0.9, 0.1]] * 3))
-    own = 0.5 * ndtri(sx.bounds.lower(9_000, 10_000, 1e-3))
+    own = 0.5 * proof.z(np.full((3, 1), 900), 1000)[:, 0]
     below = np.array([[2.0, 0.0], [0.1, 5.0], [2.0, 1.0]])
-    assert routed_radii(counts, 0.5, below, proof) == pytest.approx([own, 0.1, 1.0])
+    assert 0.5 < own[0] < 0.7
+    assert routed_radii(counts, 0.5, below, proof) == pytest.approx([own[0], 0.1, 1.0])
+    torn = counted(drawn([[0.5, 0.5]] * 500))
+    reached = routed_radii(torn, 0.5, np.tile([0.3, 0.0], (500, 1)), proof)
+    assert reached.max() < 0.05, "a router that takes either route is far from neither"
 
 
 def test_accuracy_at_radius_zero_counts_no_abstention():

@@ -9,21 +9,23 @@ the trade afterwards, and trains nothing:
     f_j(x) + b * (j - (K - 1) / 2)
 
 The leans of all routers of a tree are chosen together, for the largest min_r (A(r) - G(r)) on the images held out.
-A(r) is estimated: so many draws stand for the n of a certificate, whose bounds their shares then have to pass. It
-is a choice and no claim: any router is certified by its own votes.
+A(r) is estimated from d draws, far fewer than the n of a certificate. k of d votes tell little of a share near 1,
+where far radii are decided: d of d would be n of n if the share itself were taken. So each image gets a share from
+what k of d leaves possible, Beta(k + 1/10, d - k + 1/10), at a random place of its own, and that share is put to
+the bounds of n draws. It is a choice and no claim: any router is certified by its own votes.
 """
 
 import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.special import ndtri
+from scipy.special import betaincinv, ndtri
 from torch import Tensor, nn
 
 from sigmax import bounds
@@ -34,7 +36,9 @@ from sigmax.noise.voter import GPU_BATCH, cpu_batch
 from sigmax.train.behind import answers
 from sigmax.train.pipeline_tree import Node
 
+PRIOR = 0.1  # votes for and against that every share begins with: most shares are near 0 or 1
 STEPS = (1.0, 0.5, 0.25, 0.125)  # by which leans are moved, from coarse to fine
+ROUTERS = 1000  # and up: routers among networks; experts are below
 FIRST = "router"  # what the first router is called beside the numbers of the inner ones
 FURTHEST = 6.0  # a lean: no router of any use is beyond
 
@@ -44,15 +48,19 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Proof:
-    """What a certificate of n draws could show of a share of votes."""
+    """What a certificate of n draws could show of votes of which few are known."""
 
     n: int
     alpha: float
+    network: int = 0  # whose votes: networks are lucky on different images
 
-    def z(self, share: Floats) -> Floats:
-        """Phi^-1 of the lower bound of what turns up with this share."""
-        counts = np.floor(share * self.n).astype(np.int64)
-        found: Floats = ndtri(np.maximum(bounds.lower(counts, self.n, self.alpha), 1e-300))
+    def z(self, counts: Ints, draws: int) -> Floats:
+        """Phi^-1 of the lower bound that n draws may prove, where `counts` of `draws` are known; a row an image."""
+        place = np.random.SFC64(self.network).random_raw(len(counts)).astype(np.float64) / 2**64
+        place = np.clip(place, 1e-3, 1 - 1e-3).reshape(-1, *[1] * (counts.ndim - 1))
+        share = betaincinv(counts + PRIOR, draws - counts + PRIOR, place)
+        lower = bounds.lower(np.round(share * self.n).astype(np.int64), self.n, self.alpha)
+        found: Floats = ndtri(np.maximum(lower, 1e-300))
         return found
 
 
@@ -75,16 +83,16 @@ def logits_of(
 def expert_radii(logits: NDArray[np.float32], labels: Ints, sigma: float, proof: Proof) -> Floats:
     """How far an expert would certify the true class of each image; 0 where it would not."""
     counts = counted(logits)
-    reached = sigma * proof.z(counts[np.arange(len(labels)), labels] / counts.sum(axis=1))
+    reached = sigma * proof.z(counts[np.arange(len(labels)), labels], logits.shape[1])
     found: Floats = np.where(counts.argmax(axis=1) == labels, np.maximum(reached, 0.0), 0.0)
     return found
 
 
 def routed_radii(counts: Ints, sigma: float, below: Floats, proof: Proof) -> Floats:
     """The radius of the consensus rule for the true class: min_j max(D_j, R_j), as `router_objective` says."""
-    shares = counts / counts.sum(axis=1, keepdims=True)
-    leading = proof.z(shares.max(axis=1, keepdims=True))
-    apart = sigma / 2 * (leading + proof.z(1.0 - shares))
+    draws = int(counts[0].sum())
+    apart = sigma / 2 * (proof.z(counts.max(axis=1, keepdims=True), draws) + proof.z(draws - counts, draws))
+    apart[np.arange(len(counts)), counts.argmax(axis=1)] = 0.0  # from itself
     found: Floats = np.maximum(np.maximum(apart, 0.0), below).min(axis=1)
     return found
 
@@ -110,7 +118,8 @@ class Votes:
             return self.experts[node.experts[0]]
         sigma = self.routers[node.inner][1]
         below = np.stack([self.radii(route, leans) for route in node.routes], axis=1)
-        return routed_radii(self.counts(node, leans[node.inner]), sigma, below, self.proof)
+        proof = replace(self.proof, network=ROUTERS + (0 if node.inner is None else 1 + node.inner))
+        return routed_radii(self.counts(node, leans[node.inner]), sigma, below, proof)
 
     def counts(self, node: Node, by: float) -> Ints:
         """How often a router takes each route if it leans so; kept, since the search asks again and again."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +93,8 @@ class Balance:
     def expert_radii(self, place: int, draws: int) -> Floats:
         """How far an expert would certify each image held out."""
         sigma, labels = self.config.experts.sigmas[place], np.asarray(self.data.held_out.labels)
-        return expert_radii(self.logits(self.expert(place), sigma, draws), labels, sigma, self.proof)
+        proof = replace(self.proof, network=place)
+        return expert_radii(self.logits(self.expert(place), sigma, draws), labels, sigma, proof)
 
     def logits(self, network: models.Classifier, sigma: float, draws: int) -> NDArray[np.float32]:
         """What a network answers to the images held out."""
