@@ -64,8 +64,8 @@ def test_the_recipe_made_small_runs_to_its_end(small_dual):
     assert len(runs) == 7
     assert all(verify(run.path).holds for run in runs)
     assert repr(sx.load(out / "systems" / "dual-consensus")) == (
-        "Dual(consensus, router sigma 0.88, "
-        "experts (consensus, router sigma 0.55, experts 0.34 / 0.55) / 0.88, 10 classes)"
+        "Dual(consensus, router sigma 0.86, "
+        "experts (consensus, router sigma 0.52, experts 0.33 / 0.52) / 0.86, 10 classes)"
     )
 
 
@@ -85,17 +85,17 @@ def test_the_comparison_made_small_runs_on_the_networks_of_the_dual_system(
     assert done.returncode == 0, done.stderr
     runs = {path.stem: sx.read(path) for path in (tmp_path / "cifar10-compare").glob("*.jsonl")}
     assert set(runs) == {
-        *(f"constant-{sigma}" for sigma in ("0.34", "0.55", "0.88")),
+        *(f"constant-{sigma}" for sigma in ("0.33", "0.52", "0.86")),
         *(f"dual-{rule}" for rule in ("min", "consensus")),
         "multiscale",
-        *(f"{scheme}-{sigma}" for scheme in ("semi-elastic", "memorized") for sigma in ("0.34", "0.55")),
+        *(f"{scheme}-{sigma}" for scheme in ("semi-elastic", "memorized") for sigma in ("0.33", "0.52")),
     }
     assert all(len(run.records) == 2 and run.finished and verify(run.path).holds for run in runs.values())
     asked = runs["dual-min"].plan.sampling["targets"]
     assert asked == [r / 4 for r in range(11)]
-    assert runs["semi-elastic-0.55"].plan.rule["field"]["points"] == 100
-    alone = sx.load(small_dual[0] / "experts" / "sigma-0.55")
-    assert runs["constant-0.55"].plan.system == fingerprint(alone), "the very weights that the dual system has"
+    assert runs["semi-elastic-0.52"].plan.rule["field"]["points"] == 100
+    alone = sx.load(small_dual[0] / "experts" / "sigma-0.52")
+    assert runs["constant-0.52"].plan.system == fingerprint(alone), "the very weights that the dual system has"
 
 
 def test_the_final_system_keeps_to_its_room():
