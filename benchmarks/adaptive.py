@@ -5,8 +5,8 @@
 
 For each question: draws as a share of fixed sampling's, of a dual system also the router's share of its n and the
 routers' time as a share of the experts', seconds, and the most points of certified accuracy lost at any radius that
-was asked about. What `--out` writes also says where the draws went: to inputs whose answer was shown early, to
-those given up, and to those so near a radius that it took all n.
+was asked about. Of a single radius what `--out` writes also says where the draws went: to inputs that were shown to
+reach it early, to those given up, and to those so near to it that it took all n.
 """
 
 import argparse
@@ -67,12 +67,12 @@ def router_overhead(found: list[Certificate], times: dict[str, float]) -> float 
     return spent["router"] / spent["expert"] if spent["router"] else None
 
 
-def where(found: list[Certificate], n: int) -> dict[str, dict[str, float]]:
-    """How inputs ended, with their share of the inputs and of all draws."""
+def where(found: list[Certificate], n: int, furthest: float) -> dict[str, dict[str, float]]:
+    """How inputs ended, with their share of the inputs and of all draws; `furthest`: the radius asked about."""
     ends: dict[str, list[int]] = {"shown early": [], "given up": [], "all n drawn": []}
     for c in found:
-        full = any(stage.n >= n for stage in c.stages)
-        ends["all n drawn" if full else "given up" if c.predicted is None else "shown early"].append(c.draws)
+        full, shown = any(stage.n >= n for stage in c.stages), c.radius > 0 and c.radius >= furthest
+        ends["all n drawn" if full else "shown early" if shown else "given up"].append(c.draws)
     total = sum(map(sum, ends.values()))
     return {
         name: {"of_inputs": len(draws) / len(found), "of_draws": sum(draws) / total} for name, draws in ends.items()
@@ -118,7 +118,7 @@ def study(
                 "router_of_n": None if router is None else router / n,
                 "router_overhead": router_overhead(found, times),
                 "seconds": seconds,
-                "where": where(found, n),
+                "where": where(found, n, max(radii)) if len(radii) == 1 else None,
                 "accuracy": dict(zip(map(str, radii), shares, strict=True)),
                 "most_lost": max(fixed[r] - share for r, share in zip(radii, shares, strict=True)),
             }

@@ -12,6 +12,7 @@ are taken over from it; every file knows what it was made for, so none is taken 
 """
 
 import argparse
+import json
 import re
 import shutil
 import sys
@@ -37,6 +38,7 @@ TRAINING = (  # of a router that begins with an expert: longer overfits
     "{epochs = 20, batch = 512, optimiser = 'adamw', lr = 0.002, weight_decay = 0.01, schedule = 'one-cycle', "
     "augment = 'crop-flip', precision = 'bf16', channels_last = true}"
 )
+LABELLING = '{n = 128, n0 = 16, alpha = 0.5, dtype = "bf16", compile = "default"}'  # near the truth, not below it
 ONE_ROUND = ("inner=[]", "labels.folds=1", "balance=")  # of what two rounds can be told of as well
 
 
@@ -60,6 +62,7 @@ def _sets() -> list[Variant]:
     return [Variant(f"{{{s}}}", (f"experts.sigmas=[{s}]", "inner=[]", "router.sigma=1.0")) for s in sets]
 
 
+GAUSSIAN = ("experts.method=gaussian", "experts.hyper={}", "router.start=")
 CERTIFIED = ("router.objective=certified", f"router.radii=[{RADII}]")
 STUDIES: dict[str, list[Variant]] = {
     "sets": _sets(),
@@ -75,7 +78,7 @@ STUDIES: dict[str, list[Variant]] = {
     ],
     "router": [
         Variant("the recipe's", (), EXPERTS + LABELS, taught=False),
-        Variant("taught by the paper's loss", (), EXPERTS + LABELS),
+        Variant("taught by the paper's loss", ("router.objective=paper",), EXPERTS + LABELS),
         Variant("taught by what is certified", CERTIFIED, EXPERTS + LABELS),
     ],
     "folds": [
@@ -83,8 +86,8 @@ STUDIES: dict[str, list[Variant]] = {
         Variant("labels of the experts themselves", ("labels.folds=1",), EXPERTS),
     ],
     "shared": [
-        Variant("a network each", ("experts.method=gaussian", "experts.hyper={}")),
-        Variant("one network", ("experts.method=gaussian", "experts.hyper={}", "experts.one_network=true")),
+        Variant("a network each", GAUSSIAN),
+        Variant("one network", (*GAUSSIAN, "experts.one_network=true")),
     ],
     "rounds": [
         Variant("one round", ONE_ROUND, EXPERTS),
@@ -192,35 +195,29 @@ def _trained(
         out = base.config.out / "ablations" / study / _folder(variant)
         for name in variant.reuse:
             _take_over(base.config.out / name, out / name)
-        told = [
-            *changes,
-            *fitting(variant, base.config),
-            f"out={out.resolve()}",
-            "certify.experts=false",
-        ]
-        varied = _pipeline(recipe, told)
-        _borrow(varied)
+        told = [*taught(variant, base.config), *changes, *variant.changes, f"out={out.resolve()}"]
+        varied = _pipeline(recipe, [*told, "certify.experts=false"])
+        _borrow(varied, labels=LABELS[0] in variant.reuse)
         for run in varied.run(progress):
             yield _row(f"{variant.name}, {run.plan.rule['rule']}", report.certified_accuracy(run, radii))
 
 
-def fitting(variant: Variant, config: "PipelineConfig") -> Sequence[str]:
-    """The variant's changes, and those that make the recipe's routers taught ones where it is about such."""
+def taught(variant: Variant, config: "PipelineConfig") -> Sequence[str]:
+    """What makes the routers of a recipe taught ones, where the variant is about such and the recipe has none."""
     if not variant.taught or config.router.sure_of is None:
-        return variant.changes
+        return []
     listed = next((change for change in variant.changes if change.startswith("experts.sigmas=")), None)
-    shared = "experts.one_network=true" in variant.changes
     experts, last = config.experts, config.count - 1 if listed is None else listed.count(",")
-    options = ", ".join(f"{name} = {value}" for name, value in experts.options.items())
+    options = ", ".join(f"{name} = {json.dumps(value)}" for name, value in experts.options.items())
     return [
         "inner=[]",
+        f"labels={LABELLING}",
         "router.sure_of=",
-        "router.start=" if shared else f"router.start={last}",
+        f"router.start={last}",
         f"router.model={experts.model}",
         f"router.options={{{options}}}",
         f"router.normalise={experts.normalise}",
         f"router.training={TRAINING}",
-        *variant.changes,
     ]
 
 
@@ -231,21 +228,24 @@ def _folder(variant: Variant) -> str:
 
 
 def _take_over(there: Path, here: Path) -> None:
-    """Everything but routers, which every study trains anew; what is here already stays."""
-    if not here.exists():
+    """Everything but routers, which every study trains anew; what is here stays, what is not there is made."""
+    if there.exists() and not here.exists():
         shutil.copytree(there, here, ignore=shutil.ignore_patterns("router-*", "*.partial"))
 
 
-def _borrow(varied: "Pipeline") -> None:
-    """Networks of experts that another variant of the study trained; a file refuses what it was not made for."""
-    for name in varied.names:
-        here = varied.config.out / "nets" / f"{name}.safetensors"
-        there = next(iter(sorted(varied.config.out.parent.glob(f"*/nets/{name}.safetensors"))), None)
-        if varied.config.experts.one_network or here.exists() or there is None:
+def _borrow(varied: "Pipeline", *, labels: bool) -> None:
+    """Networks and labels that another variant of the study made; a file refuses what it was not made for."""
+    study, here = varied.config.out.parent, varied.config.out
+    for name in () if varied.config.experts.one_network else varied.names:
+        there = next(iter(sorted(study.glob(f"*/nets/{name}.safetensors"))), None)
+        if there is None or (here / "nets" / there.name).exists():
             continue
-        here.parent.mkdir(parents=True, exist_ok=True)
+        (here / "nets").mkdir(parents=True, exist_ok=True)
         for path in there.parent.glob(f"{name}.safetensors*"):
-            shutil.copy(path, here.parent)
+            shutil.copy(path, here / "nets")
+    lent = next(iter(sorted(study.glob(f"*/{LABELS[0]}"))), None)
+    if labels and lent is not None:
+        _take_over(lent, here / LABELS[0])
 
 
 def _head(radii: Sequence[float]) -> str:

@@ -10,6 +10,7 @@ from sigmax.system.folder import fingerprint
 from sigmax.train import Pipeline, PipelineConfig
 from tests.cli.conftest import sigmax  # noqa: F401 (a fixture)
 from tests.data.test_cifar10 import TRAIN, records, write_binary
+from tests.train.test_balance import SURE
 from tests.train.test_pipeline import Bars
 
 RECIPES = Path(__file__).parents[1] / "recipes"
@@ -113,12 +114,13 @@ def test_the_final_system_keeps_to_its_room():
 
 
 def test_every_ablation_fits_the_recipe():
-    from benchmarks.cifar10_ablations import STUDIES, fitting
+    from benchmarks.cifar10_ablations import STUDIES, taught
 
     recipe = PipelineConfig.read(RECIPES / "cifar10_dual.toml")
     for study, variants in STUDIES.items():
         for variant in variants:
-            config = PipelineConfig.read(RECIPES / "cifar10_dual.toml", fitting(variant, recipe))
+            changes = [*taught(variant, recipe), *variant.changes]
+            config = PipelineConfig.read(RECIPES / "cifar10_dual.toml", changes)
             assert (config.router.sure_of is None) == variant.taught
             if variant.taught and study != "shared":
                 assert config.router.start == config.count - 1
@@ -158,3 +160,18 @@ certify.skip=120
     assert len(quarters) == 4
     assert len(set(quarters)) == 1, "trained once for all sets that have it"
     assert [path.parent.name.startswith("two-rounds-") for path in studied.glob("rounds/*/labels-2")] == [True]
+
+
+def test_taught_routers_are_set_beside_those_of_sureness(tmp_path, capsys):
+    """The recipe has no labels: the first variant that needs them makes them, and lends them to the others."""
+    from benchmarks import cifar10_ablations
+
+    (tmp_path / "pipe.toml").write_text(SURE)
+    changes = ["labels.dtype=fp32", "labels.compile=off", "labels.fraction=0.1", "certify.skip=120"]
+    words = [word for change in changes for word in ("--set", change)]
+    cifar10_ablations.main([str(tmp_path / "pipe.toml"), *words, "--radii", "0,0.1", "--study", "router"])
+    rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
+    assert len(rows) == 1 + 3 * 2
+    made = sorted((tmp_path / "work" / "ablations" / "router").glob("*/labels-1"))
+    assert len(made) == 2
+    assert len({(folder / "expert-0.jsonl").read_bytes() for folder in made}) == 1

@@ -38,7 +38,7 @@ def test_the_second_route_leads_by_the_odds_of_the_largest_probability(classifie
 def test_a_network_that_is_certain_is_finite():
     class Certain(torch.nn.Module):
         def forward(self, images):
-            return torch.tensor([[1000.0, 0.0, -1000.0]]).repeat(len(images), 1)
+            return torch.tensor([[1000.0, 0.0, -1000.0], [float("inf"), 0.0, 0.0]])
 
     found = Sureness(Certain())(torch.zeros(2, 1, 8, 8))
     assert torch.isfinite(found).all()
@@ -74,6 +74,8 @@ def test_it_routes_in_a_dual_system(classifier, tmp_path):
 
 
 def test_what_cannot_be_sure_is_refused(classifier):
+    with pytest.raises(RequestError, match="needs a classifier of sigmax.models"):
+        models.sureness(classifier.network)
     with pytest.raises(RequestError, match="already"):
         models.sureness(models.sureness(classifier))
     with pytest.raises(RequestError, match="2 routes; got 3"):

@@ -160,7 +160,7 @@ def test_a_fixed_run_has_no_looks(tmp_path):
     assert "estimation looks is recorded as" in findings(path)[0][1]
     forge(path, 5, lambda d: shorten(stage(d, "selection"), [[50, 0], [25, 25]]))
     assert 5 in {line for line, _ in findings(path)}
-    forge(path, 1, lambda d: d.update(sampling={"kind": "adaptive", "targets": [0.25]}))
+    forge(path, 1, lambda d: d.update(sampling={"kind": "adaptive", "targets": [0.25], "stopping": "foreseen"}))
     assert {line for line, _ in findings(path)} == {2, 3, 4, 5, 6}
 
 
@@ -299,3 +299,13 @@ def test_nonsense_in_the_question_is_found_and_breaks_nothing(routed):
     for honest, data, where in nonsense(routed, "plan", "sampling"):
         if sx.verify(routed).holds:  # another way to write the same, such as 0 for 0.0
             assert remade(data["sampling"]) == remade(honest["sampling"]), where
+
+
+def test_a_run_stopped_by_another_rule_is_refused_by_name(tmp_path):
+    """How inputs are given up has changed before: the counts of such a run would not fit, though its radii hold."""
+    path = tmp_path / "run.jsonl"
+    run_of(path, SMOOTHED, Sampling("adaptive", targets=(0.25,)), cast_by(0.75))
+    assert sx.verify(path).holds
+    for change in (lambda d: d["sampling"].pop("stopping"), lambda d: d["sampling"].update(stopping="wilson")):
+        forge(path, 1, change)
+        assert "read the file with the version that made it" in findings(path)[0][1]

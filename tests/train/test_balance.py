@@ -106,8 +106,25 @@ def test_a_lean_is_a_change_of_the_last_layers_bias():
         lean(made, 0.5)
         after = made(x)
     assert (after - before).numpy() == pytest.approx(np.tile([-0.5, 0.0, 0.5], (5, 1)), abs=1e-6)
-    with pytest.raises(RequestError, match="last layer is linear"):
-        lean(torch.nn.Conv2d(1, 1, 1), 1.0)
+
+
+def test_networks_that_cannot_lean_are_refused():
+    class Backwards(torch.nn.Module):
+        """Something comes after its linear layer."""
+
+        def __init__(self):
+            super().__init__()
+            self.linear = torch.nn.Linear(64, 2)
+
+        def forward(self, images):
+            return -self.linear(images.flatten(1))
+
+    told = Description(architecture="small-cnn", classes=2, input_shape=(1, 8, 8))
+    with pytest.raises(RequestError, match="last layer's biases are added"):
+        lean(models.Classifier(Backwards(), told), 1.0)
+    bare = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 8), torch.nn.Flatten())
+    with pytest.raises(RequestError, match="a bias for each route"):
+        lean(models.Classifier(bare, told), 1.0)
 
 
 def pipeline(folder, changes=()):
@@ -198,6 +215,7 @@ def test_routers_of_sureness_need_neither_labels_nor_training(tmp_path):
         ("router.start=2", "trains nothing; leave out start"),
         ("inner=[]", "between two routes, in one step .* got 3 routes"),
         ("experts.one_network=true", "a network of its own"),
+        ("labels.folds=2", "none does here"),
     ],
 )
 def test_impossible_sureness_is_refused(tmp_path, change, message):
@@ -210,6 +228,32 @@ def test_another_goal_is_refused_before_anything_is_lost(tmp_path):
         pipeline(tmp_path).run(Bars("certify sigma-0.1", 1))
     with pytest.raises(RequestError, match="holds another pipeline"):
         pipeline(tmp_path, ["balance.goal=[1, 1, 1]"]).run(Bars())
+
+
+def test_leans_know_what_they_were_chosen_for(tmp_path):
+    with pytest.raises(Killed):
+        sure(tmp_path).run(Bars("certify sigma-0.1", 1))
+    kept = (tmp_path / "work/leans.json").read_text()
+    (tmp_path / "work/pipeline.json").unlink()
+    for change in ("certify.n=200", "certify.seed=1", "balance.draws=10"):
+        with pytest.raises(RequestError, match="other networks, images, votes or another goal"):
+            sure(tmp_path, [change]).run(Bars())
+        (tmp_path / "work/pipeline.json").unlink()
+    for broken in ("", "{}", '{"leans": 3, "plan": {}}'):
+        (tmp_path / "work/leans.json").write_text(broken)
+        with pytest.raises(RequestError, match="is damaged; delete it"):
+            sure(tmp_path).run(Bars())
+    (tmp_path / "work/leans.json").unlink()
+    with pytest.raises(Killed):
+        sure(tmp_path).run(Bars("certify sigma-0.1", 1))
+    assert (tmp_path / "work/leans.json").read_text() == kept
+
+
+def test_certifying_the_images_of_the_choice_is_warned_of(tmp_path):
+    (tmp_path / "pipe.toml").write_text(SURE)
+    warned = []
+    Pipeline(PipelineConfig.read(tmp_path / "pipe.toml", ["data.test=train"]), on_warning=warned.append).check()
+    assert any("chooses on the same images" in warning for warning in warned)
 
 
 @pytest.mark.parametrize(

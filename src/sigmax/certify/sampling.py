@@ -20,6 +20,7 @@ from sigmax.certify.procedure import Answer, Ask, Counts, Question, votes
 from sigmax.errors import RequestError
 
 Kind = Literal["fixed", "adaptive"]
+STOPPING = "foreseen"  # how inputs are given up: a run is replayed by the very rule that stopped it
 LEAST_ALPHA = 1e-22  # the bounds go down to 1e-30, and looks and classes share it
 
 
@@ -37,8 +38,8 @@ class Sampling:
     "fixed": exactly n draws a stage. "adaptive": at most n, and no more than can matter. What matters is the radius
     itself, as n draws would prove it; or only which of the radii `targets` hold; or the radius up to `tolerance`
     times sigma. `cap`: radii beyond it are of no use to whoever asks (a router limits them already, say).
-    `doubt`: an input is given up, or settled from above, when n draws would still change the answer with no more
-    than about this chance. It costs a little power and no soundness: giving up claims nothing.
+    `doubt`: at each look an input is given up, or settled from above, when n draws would still change the answer
+    with no more than about this chance. It costs a little power and no soundness: giving up claims nothing.
     """
 
     kind: Kind = "fixed"
@@ -124,18 +125,23 @@ class Sampling:
         if self.kind == "fixed":
             return {"kind": "fixed"}
         told = {name: value for name, value in asdict(self).items() if name != "cap"}
-        return {**told, "targets": list(self.targets)}
+        return {**told, "targets": list(self.targets), "stopping": STOPPING}
 
 
 def remade(description: Mapping[str, Any]) -> Sampling:
     """The sampling that `describe` described; a file is not trusted, so everything is checked again."""
     known = {f.name for f in fields(Sampling)} - {"cap"}
     listed = isinstance(description, Mapping) and isinstance(description.get("targets", []), list)
-    if not listed or description.keys() - known:
+    if not listed or description.keys() - known - {"stopping"}:
         raise RequestError(
             f"unknown way of sampling {dict(description)!r:.120}; the file may be of a newer version"
         )
-    return Sampling(**description)
+    if description.get("kind") == "adaptive" and description.get("stopping") != STOPPING:
+        raise RequestError(
+            f"adaptive sampling was stopped by the rule {description.get('stopping', 'of early versions')!r} there "
+            f"and is by {STOPPING!r} here; read the file with the version that made it"
+        )
+    return Sampling(**{name: value for name, value in description.items() if name != "stopping"})
 
 
 def asked(
@@ -178,7 +184,8 @@ def hopeful(counts: Counts, top: int, n: int, doubt: float) -> Counts:
     def ends(k: int, bound: float) -> float:
         return n * k / drawn + spread * (bound - k / drawn)
 
-    best = min(n, math.ceil(ends(counts[top], table.upper(counts[top], drawn, doubt))))
+    most = counts[top] + n - drawn
+    best = min(most, math.ceil(ends(counts[top], table.upper(counts[top], drawn, doubt))))
     rest = n - best
     others = (max(0, min(rest, math.floor(ends(k, table.lower(k, drawn, doubt))))) for k in counts)
     return tuple(best if c == top else k for c, k in enumerate(others))

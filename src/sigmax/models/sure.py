@@ -37,7 +37,7 @@ class Sureness(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """Logits, one row an image."""
         logits = self.classifier(images).float()
-        missing = logits.logsumexp(dim=1) - logits.amax(dim=1)  # log(1 / p_1)
+        missing = (logits.logsumexp(dim=1) - logits.amax(dim=1)).nan_to_num(0.0)  # log(1 / p_1); inf is certain
         sure = -missing.clamp(min=_LEAST).expm1().log()
         routes: Tensor = torch.stack([torch.zeros_like(sure), sure], dim=1) + self.bias
         return routes
@@ -54,6 +54,10 @@ def build(
 
 def sureness(classifier: Classifier, *, sigma: float | None = None) -> Classifier:
     """The router of a classifier's sureness, with weights of its own; `sigma`: the noise it is meant for."""
+    if not isinstance(classifier, Classifier):
+        raise RequestError(
+            f"sureness needs a classifier of sigmax.models (create, load, import_weights); got {type(classifier)}"
+        )
     told = classifier.description
     if told.architecture == NAME:
         raise RequestError("this is a router of sureness already; give the classifier that it is about")

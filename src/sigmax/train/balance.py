@@ -31,6 +31,7 @@ from torch import Tensor, nn
 from sigmax import bounds
 from sigmax.errors import RequestError
 from sigmax.files import written_whole
+from sigmax.models import Classifier
 from sigmax.models.sure import Sureness
 from sigmax.noise.voter import GPU_BATCH, cpu_batch
 from sigmax.train.behind import answers
@@ -40,6 +41,7 @@ PRIOR = 0.1  # votes for and against that every share begins with: most shares a
 STEPS = (1.0, 0.5, 0.25, 0.125)  # by which leans are moved, from coarse to fine
 ROUTERS = 1000  # and up: routers among networks; experts are below
 FIRST = "router"  # what the first router is called beside the numbers of the inner ones
+ONLY = "use an architecture whose last layer is linear, or leave [balance] out"
 FURTHEST = 6.0  # a lean: no router of any use is beyond
 
 Floats = NDArray[np.float64]
@@ -164,14 +166,28 @@ def _climb(worth: Callable[[tuple[float, ...]], tuple[float, float]], count: int
     return here
 
 
-def lean(model: nn.Module, by: float) -> None:
-    """Make a router lean by moving, in place, the biases of its last layer."""
-    lasts = [layer for layer in model.modules() if isinstance(layer, nn.Linear | Sureness)]
-    bias = next((layer.bias for layer in lasts if isinstance(layer, Sureness)), lasts[-1].bias if lasts else None)
-    if bias is None:
-        raise RequestError("only a network whose last layer is linear with a bias can be made to lean")
+def lean(model: Classifier, by: float) -> None:
+    """Make a router lean by moving, in place, the biases of its last layer; refused where they do not do that."""
+    images = torch.zeros(2, *model.description.input_shape, device=next(model.parameters()).device)
     with torch.no_grad():
-        bias.add_(by * (torch.arange(len(bias)).to(bias) - (len(bias) - 1) / 2))
+        before = model.eval()(images)
+        towards = _towards(by, before.shape[1])
+        _last_bias(model, len(towards)).add_(towards.to(before))
+        moved = (model(images) - before).cpu()
+    if not torch.allclose(moved, towards.expand_as(moved), atol=1e-4 * (1 + abs(by))):
+        raise RequestError(f"a router can only lean where the last layer's biases are added to its logits: {ONLY}")
+
+
+def _towards(by: float, routes: int) -> Tensor:
+    return by * (torch.arange(routes) - (routes - 1) / 2)
+
+
+def _last_bias(model: nn.Module, routes: int) -> Tensor:
+    lasts = [layer for layer in model.modules() if isinstance(layer, nn.Linear | Sureness)]
+    own = [layer for layer in lasts if isinstance(layer, Sureness)] or lasts[-1:]
+    if not own or own[0].bias is None or len(own[0].bias) != routes:
+        raise RequestError(f"a router can only lean where the last layer has a bias for each route: {ONLY}")
+    return own[0].bias
 
 
 def write_leans(path: Path, leans: Mapping[int | None, float], told: Mapping[str, Any]) -> None:
@@ -185,10 +201,17 @@ def read_leans(path: Path, plan: Mapping[str, Any]) -> dict[int | None, float] |
     """The leans that were kept for this plan; None where there are none yet."""
     if not path.is_file():
         return None
-    told = json.loads(path.read_text())
-    if told["plan"] != json.loads(json.dumps(plan)):
-        raise RequestError(f"{path} was chosen for other networks or another goal; delete it to choose anew")
-    return {None if name == FIRST else int(name): by for name, by in told["leans"].items()}
+    try:
+        told = json.loads(path.read_text())
+        leans = {None if name == FIRST else int(name): float(by) for name, by in told["leans"].items()}
+        made_for = told["plan"]
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise RequestError(f"{path} is damaged; delete it to choose anew") from error
+    if made_for != json.loads(json.dumps(plan)):
+        raise RequestError(
+            f"{path} was chosen for other networks, images, votes or another goal; delete it to choose anew"
+        )
+    return leans
 
 
 def counted(logits: NDArray[np.float32], by: float = 0.0) -> Ints:

@@ -22,7 +22,14 @@ from sigmax.system.job import certify_run
 from sigmax.train.config_table import inside
 from sigmax.train.finetune import fine_tune
 from sigmax.train.labels import Labels
-from sigmax.train.pipeline_check import check_data, check_devices, check_networks, check_systems, warn_of_noise
+from sigmax.train.pipeline_check import (
+    check_data,
+    check_devices,
+    check_networks,
+    check_systems,
+    warn_of_choice,
+    warn_of_noise,
+)
 from sigmax.train.pipeline_claim import claim, refuse_other
 from sigmax.train.pipeline_config import PipelineConfig
 from sigmax.train.pipeline_data import PipelineData
@@ -60,6 +67,7 @@ class Pipeline:
                 check_systems(config, given, data.train)
                 noises = [expert.rule.largest_noise for expert in given]
         warn_of_noise(config, noises, warn)
+        warn_of_choice(config, warn)
 
     def run(self, progress: Progress) -> list[Run]:
         """Do what is left, and return the runs: those of the experts, then those of the dual systems.

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from sigmax import models
+from sigmax.errors import RequestError
 from sigmax.train.balance import (
     Floats,
     Proof,
@@ -55,6 +56,8 @@ class Balance:
             return
         leans = read_leans(self.file, self._plan())
         assert leans is not None, "routers are put to use after they are balanced"
+        if leans.keys() != {router.inner for router in self.config.tree.routers()}:
+            raise RequestError(f"{self.file} is of another tree of routers; delete it to choose anew")
         lean(model, leans[node.inner])
 
     def choose(self, watch: Advance) -> None:
@@ -66,8 +69,18 @@ class Balance:
             write_leans(self.file, leans, {"promised": promised.tolist(), "plan": plan})
 
     def _plan(self) -> dict[str, Any]:
-        routers = [models.fingerprint(self.router(node)) for node in self.config.tree.routers()]
-        return {**plan_of(self.config.balance), "routers": routers}
+        """All that the choice depends on."""
+        config, nodes = self.config, list(self.config.tree.routers())
+        told = config.certify
+        return {
+            **plan_of(config.balance),
+            "routers": [(models.fingerprint(self.router(node)), config.router_of(node).sigma) for node in nodes],
+            "experts": [
+                (models.fingerprint(self.expert(place)), sigma) for place, sigma in enumerate(config.experts.sigmas)
+            ],
+            "images": self.data.held_out.fingerprint,
+            "votes": {"n": told.n, "alpha": told.alpha, "seed": told.seed, "dtype": told.dtype},
+        }
 
     def _votes(self, draws: int, watch: Advance) -> Votes:
         routers = list(self.config.tree.routers())

@@ -9,7 +9,8 @@ from sigmax.certify.checks import too_much_noise
 from sigmax.certify.scheme import Scheme
 from sigmax.data import Dataset, select
 from sigmax.errors import RequestError
-from sigmax.models import Description
+from sigmax.models import Classifier, Description
+from sigmax.train.balance import lean
 from sigmax.train.config_table import inside
 from sigmax.train.finetune import shared_networks
 from sigmax.train.pipeline_config import ExpertsConfig, PipelineConfig, RouterConfig
@@ -60,12 +61,15 @@ def check_networks(config: PipelineConfig, train: Dataset) -> None:
         _build("[experts]", config.experts, train, classes=len(train.classes))
     for node in config.tree.routers():
         where = "[router]" if node.inner is None else f"[inner {node.inner}]"
-        _build(where, config.router_of(node), train, classes=len(node.routes))
+        router = _build(where, config.router_of(node), train, classes=len(node.routes))
+        if config.balance is not None and config.router_of(node).sure_of is None:
+            with inside(where):
+                lean(router, 1.0)
 
 
-def _build(where: str, told: ExpertsConfig | RouterConfig, train: Dataset, *, classes: int) -> None:
+def _build(where: str, told: ExpertsConfig | RouterConfig, train: Dataset, *, classes: int) -> Classifier:
     with inside(where), torch.random.fork_rng(devices=[]):
-        models.create(
+        return models.create(
             Description(
                 architecture=told.model,
                 options=told.options,
@@ -89,6 +93,15 @@ def check_systems(config: PipelineConfig, experts: Sequence[Scheme], train: Data
             expert.check(train.pixels([0]))
         if "finetune" in config.steps:
             shared_networks(experts)
+
+
+def warn_of_choice(config: PipelineConfig, on_warning: Callable[[str], None]) -> None:
+    """Say it when what is certified are the images that the routers' leans are chosen on."""
+    if config.balance is not None and config.data.test == config.data.train:
+        on_warning(
+            "the images held out are certified, and [balance] chooses on the same images: the result is a little "
+            "too good, and no measure of routers with [balance] against others"
+        )
 
 
 def warn_of_noise(config: PipelineConfig, noises: Sequence[float], on_warning: Callable[[str], None]) -> None:

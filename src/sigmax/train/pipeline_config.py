@@ -137,6 +137,11 @@ class PipelineConfig:
                 "[labels] folds and held_out are about experts that are trained here; systems that exist saw what "
                 "they saw: leave them out"
             )
+        if apart and all(self.router_of(node).sure_of is not None for node in self.tree.routers()):
+            raise RequestError(
+                "[labels] folds and held_out are about routers that learn from labels, and none does here "
+                "(sure_of); leave them out"
+            )
         tuned = self.steps.index("finetune") if "finetune" in self.steps else len(self.steps)
         if self.labels.folds > 1 and "router" in self.steps[tuned:]:
             raise RequestError(
