@@ -306,6 +306,8 @@ def test_a_run_stopped_by_another_rule_is_refused_by_name(tmp_path):
     path = tmp_path / "run.jsonl"
     run_of(path, SMOOTHED, Sampling("adaptive", targets=(0.25,)), cast_by(0.75))
     assert sx.verify(path).holds
-    for change in (lambda d: d["sampling"].pop("stopping"), lambda d: d["sampling"].update(stopping="wilson")):
-        forge(path, 1, change)
-        assert "read the file with the version that made it" in findings(path)[0][1]
+    forge(path, 1, lambda d: d["sampling"].pop("stopping"))
+    assert "take the version that made the file" in findings(path)[0][1]
+    assert remade(sx.read(path).plan.sampling).targets == (0.25,), "what was asked can still be read"
+    forge(path, 1, lambda d: d["sampling"].update(stopping="wilson"))
+    assert "no such schedule of looks" in findings(path)[0][1]

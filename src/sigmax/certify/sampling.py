@@ -20,7 +20,8 @@ from sigmax.certify.procedure import Answer, Ask, Counts, Question, votes
 from sigmax.errors import RequestError
 
 Kind = Literal["fixed", "adaptive"]
-STOPPING = "foreseen"  # how inputs are given up: a run is replayed by the very rule that stopped it
+# How inputs are given up. A run is replayed by the very rule that stopped it, so files name it; the first did not.
+STOPPING, EARLIER = "foreseen", "earlier"
 LEAST_ALPHA = 1e-22  # the bounds go down to 1e-30, and looks and classes share it
 
 
@@ -50,6 +51,7 @@ class Sampling:
     last: float = 0.9  # share of alpha kept for the last look
     doubt: float = 0.01
     cap: float = math.inf
+    stopping: str = STOPPING  # the rule by which inputs are given up; another one is only read of, in old files
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(Kind):
@@ -77,6 +79,7 @@ class Sampling:
             "last": is_number(self.last) and 0 < self.last < 1,
             "doubt": is_number(self.doubt) and 0 < self.doubt < 0.5,
             "cap": self.cap == math.inf or (is_number(self.cap) and self.cap >= 0),
+            "stopping": self.stopping in (STOPPING, EARLIER),
         }
         wrong = [f"{name}={getattr(self, name)!r}" for name, right in kinds.items() if not right]
         if wrong:
@@ -125,23 +128,28 @@ class Sampling:
         if self.kind == "fixed":
             return {"kind": "fixed"}
         told = {name: value for name, value in asdict(self).items() if name != "cap"}
-        return {**told, "targets": list(self.targets), "stopping": STOPPING}
+        return {**told, "targets": list(self.targets)}
 
 
 def remade(description: Mapping[str, Any]) -> Sampling:
     """The sampling that `describe` described; a file is not trusted, so everything is checked again."""
     known = {f.name for f in fields(Sampling)} - {"cap"}
     listed = isinstance(description, Mapping) and isinstance(description.get("targets", []), list)
-    if not listed or description.keys() - known - {"stopping"}:
+    if not listed or description.keys() - known:
         raise RequestError(
             f"unknown way of sampling {dict(description)!r:.120}; the file may be of a newer version"
         )
-    if description.get("kind") == "adaptive" and description.get("stopping") != STOPPING:
+    return Sampling(**({"stopping": EARLIER} if description.get("kind") == "adaptive" else {}) | dict(description))
+
+
+def replayable(sampling: Sampling) -> Sampling:
+    """The same; refused where it was stopped by a rule that is no longer known, and so cannot be checked."""
+    if sampling.stopping != STOPPING:
         raise RequestError(
-            f"adaptive sampling was stopped by the rule {description.get('stopping', 'of early versions')!r} there "
-            f"and is by {STOPPING!r} here; read the file with the version that made it"
+            f"adaptive sampling was stopped by the rule {sampling.stopping!r}, and here only {STOPPING!r} can be "
+            "replayed; take the version that made the file"
         )
-    return Sampling(**{name: value for name, value in description.items() if name != "stopping"})
+    return sampling
 
 
 def asked(
@@ -151,6 +159,7 @@ def asked(
     if isinstance(sampling, Sampling):
         if targets is not None or tolerance is not None:
             raise RequestError("give targets and tolerance within the Sampling, or name the sampling 'adaptive'")
+        replayable(sampling)
         if sampling.cap < math.inf:
             raise RequestError("a cap is set by schemes on their parts, not from outside; ask for targets instead")
         return sampling

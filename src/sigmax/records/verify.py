@@ -12,7 +12,7 @@ from sigmax.certify.checks import check_draws, is_number
 from sigmax.certify.memorized_rule import Ball, MemorizedRule
 from sigmax.certify.procedure import replay
 from sigmax.certify.rebuild import rebuild
-from sigmax.certify.sampling import remade
+from sigmax.certify.sampling import remade, replayable
 from sigmax.errors import RequestError
 from sigmax.records.assembly import Assembly
 from sigmax.records.certificate import Certificate, Outcome
@@ -91,7 +91,7 @@ def check_plan(plan: Plan) -> None:
         _claimable(plan)
     else:
         rebuild(plan.rule).check_certify(
-            n0=plan.n0 or 0, n=plan.n, alpha=plan.alpha, sampling=remade(plan.sampling)
+            n0=plan.n0 or 0, n=plan.n, alpha=plan.alpha, sampling=replayable(remade(plan.sampling))
         )
 
 
