@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 RADII = "0,0.25,0.5,0.75,1,1.25,1.5,1.75,2,2.25,2.5"
 EXPERTS, LABELS = ("experts", "nets"), ("labels-1",)
-TRAINING = (  # of a router that begins with an expert: longer overfits
+TRAINING = (  # of a router that begins with an expert
     "{epochs = 20, batch = 512, optimiser = 'adamw', lr = 0.002, weight_decay = 0.01, schedule = 'one-cycle', "
     "augment = 'crop-flip', precision = 'bf16', channels_last = true}"
 )

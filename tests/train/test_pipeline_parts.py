@@ -135,7 +135,7 @@ def test_a_routed_experts_label_is_its_best_experts_radius(experts):
     assert told["router-1"]["experts"][1] == labels.experts[2]
     assert told["router-1"]["sigmas"] == [None, 0.4]
     tree = made.config.tree
-    above = made.routers.labels_of(tree, 1, 0)
+    above = made._routers.labels_of(tree, 1, 0)
     assert np.array_equal(above.radii[:, 0], labels.radii[:, :2].max(axis=1))
     assert np.array_equal(above.radii[:, 1], labels.radii[:, 2])
     assert told["router-1"]["fingerprint"] == above.fingerprint
@@ -150,7 +150,7 @@ def test_a_routed_experts_label_can_be_measured(experts):
     measured = read_labels(experts / "work" / "labels-1-inner-0")
     system = models.read(experts / "work" / "nets" / "router-1.safetensors").description.notes["router"]
     assert measured.experts == (system["experts"][0],)
-    assert np.array_equal(made.routers.labels_of(made.config.tree, 1, 0).radii[:, 0], measured.radii[:, 0])
+    assert np.array_equal(made._routers.labels_of(made.config.tree, 1, 0).radii[:, 0], measured.radii[:, 0])
     best = read_labels(experts / "work" / "labels-1").radii[:, :2].max(axis=1)
     assert (measured.radii[:, 0] <= best + 0.15).all(), "up to the noise of 50 draws no more than the best expert"
 
@@ -235,7 +235,7 @@ def test_folds_are_labelled_by_experts_that_never_saw_them(tmp_path):
         assert labels.data["fingerprint"] == digits.take(part.indices).fingerprint
     final = models.read(work / "nets" / "sigma-0.1.safetensors").description.notes["training"]["data"]
     assert final["fingerprint"] == digits.fingerprint
-    whole = made.routers.labels_of(made.config.tree, 1, 0)
+    whole = made._routers.labels_of(made.config.tree, 1, 0)
     assert whole.experts == tuple(fingerprint(e) for e in made.experts(0))
     assert np.array_equal(whole.labels, digits.labels[whole.indices])
     assert len(whole) == sum(len(read_labels(part.folder)) for part in parts)
@@ -258,7 +258,7 @@ def test_a_share_held_out_for_labels_is_not_trained_on(tmp_path):
     trained_on = models.read(tmp_path / "work" / "nets" / "sigma-0.1.safetensors").description.notes["training"]
     rest = made.train.take(np.setdiff1d(np.arange(len(made.train)), part.indices))
     assert trained_on["data"]["fingerprint"] == rest.fingerprint == made._data.taught.fingerprint
-    whole = made.routers.labels_of(made.config.tree, 1, 0)
+    whole = made._routers.labels_of(made.config.tree, 1, 0)
     assert np.array_equal(whole.indices, part.indices)
     assert np.array_equal(whole.labels, made.train.labels[part.indices])
 

@@ -4,9 +4,9 @@
 
     logits of the routes:   b_0   and   log(p_1 / (1 - p_1)) + b_1
 
-What an expert is sure of under its own noise it mostly certifies far, and what it is unsure of is better left to an
-expert of less noise: route 0 is that expert, route 1 the sure one. The biases say how sure is sure enough. They are
-the only weights of its own, and chosen on images that nobody was trained on (`sigmax.train.balance`).
+The idea: what an expert is sure of under its own noise it will certify far, and what it is unsure of is better left
+to an expert of less noise: route 0 is that expert, route 1 the sure one. The biases, its only own weights, say how
+sure is sure enough; `sigmax.train.balance` chooses them on images that nobody was trained on.
 """
 
 import copy

@@ -130,7 +130,8 @@ def _proof(plan: Plan, record: Record, before: Sequence[Ball]) -> Iterator[str]:
     rule = rebuild(plan.rule)
     if not 0 <= record.label < rule.classes:
         yield f"label {record.label} is not a class (0..{rule.classes - 1})"
-    procedure = rule.certifying(n0=plan.n0 or 0, n=plan.n, alpha=plan.alpha, sampling=remade(plan.sampling))
+    sampling = replayable(remade(plan.sampling))
+    procedure = rule.certifying(n0=plan.n0 or 0, n=plan.n, alpha=plan.alpha, sampling=sampling)
     proved = replay(procedure, record.certificate.stages)
     if isinstance(rule, MemorizedRule):
         proved = rule.replayed(proved, record.certificate.stages, before)

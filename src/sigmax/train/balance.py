@@ -33,9 +33,8 @@ from sigmax.errors import RequestError
 from sigmax.files import written_whole
 from sigmax.models import Classifier
 from sigmax.models.sure import Sureness
-from sigmax.noise.voter import GPU_BATCH, cpu_batch
-from sigmax.train.behind import answers
 from sigmax.train.pipeline_tree import Node
+from sigmax.train.quick_check import noisy_answers
 
 PRIOR = 0.1  # votes for and against that every share begins with: most shares are near 0 or 1
 STEPS = (1.0, 0.5, 0.25, 0.125)  # by which leans are moved, from coarse to fine
@@ -70,14 +69,8 @@ def logits_of(
     model: nn.Module, pixels: Tensor, sigma: float, *, draws: int, generator: torch.Generator
 ) -> NDArray[np.float32]:
     """What the network answers to noisy copies of each image, (images, draws, classes)."""
-    rows = torch.arange(len(pixels), device=pixels.device).repeat_interleave(draws)
-    size = cpu_batch(pixels[0].numel()) if pixels.device.type == "cpu" else GPU_BATCH
-    found: list[Tensor] = []
-    with torch.inference_mode():
-        for first in range(0, len(rows), size):
-            row = rows[first : first + size]
-            noise = torch.randn(len(row), *pixels.shape[1:], device=pixels.device, generator=generator)
-            found.append(answers(model, noise.mul_(sigma).add_(pixels[row]), sigma).float().cpu())
+    batches = noisy_answers(model, pixels, sigma, draws=draws, generator=generator)
+    found = [logits.float().cpu() for _, logits in batches]
     table: NDArray[np.float32] = torch.cat(found).view(len(pixels), draws, -1).numpy()
     return table
 

@@ -21,7 +21,6 @@ from sigmax.system.folder import load
 from sigmax.system.job import certify_run
 from sigmax.train.config_table import inside
 from sigmax.train.finetune import fine_tune
-from sigmax.train.labels import Labels
 from sigmax.train.pipeline_check import (
     check_data,
     check_devices,
@@ -107,18 +106,13 @@ class Pipeline:
         return Experts(self.config, self._data)
 
     @cached_property
-    def routers(self) -> Routers:
-        """All about its routers."""
+    def _routers(self) -> Routers:
         return Routers(self.config, self._data, self._load_experts, self._experts.network, self.on_warning)
 
     @property
     def names(self) -> list[str]:
         """What the experts are called in files and tables."""
         return self._experts.names
-
-    def labels(self) -> Labels:
-        """The first labels, of all experts."""
-        return self.routers.whole(1, self._load_experts(0, self.config.labels.how(self.config.device)))
 
     def experts(self, tuned: int) -> list[Scheme]:
         """The experts after that many fine-tunings, to be certified."""
@@ -141,7 +135,7 @@ class Pipeline:
         for step in self.config.steps:
             if step == "router":
                 routers += 1
-                yield from self.routers.phases(routers, tuned)
+                yield from self._routers.phases(routers, tuned)
             else:
                 tuned += 1
                 system = self._tuned(tuned)
@@ -168,7 +162,7 @@ class Pipeline:
     def _dual(self, node: Node, rule: Combination, *, routers: int, tuned: int, how: Mapping[str, Any]) -> Scheme:
         """The router trained last, or one below it, and the experts as they are then."""
         experts = self._load_experts(tuned, how)
-        return self.routers.system(node, rule, count=routers, experts=experts, how=how)
+        return self._routers.system(node, rule, count=routers, experts=experts, how=how)
 
     # What came of it. Names tell the rounds apart, so that steps can be added later.
 

@@ -88,28 +88,28 @@ class Balance:
         radii = []
         for place in range(self.config.count):
             watch(place, total)
-            radii.append(self.expert_radii(place, draws))
+            radii.append(self._expert_radii(place, draws))
         logits = {}
         for done, node in enumerate(routers, start=self.config.count):
             watch(done, total)
             sigma = self.config.router_of(node).sigma
-            logits[node.inner] = (self.logits(self.router(node), sigma, draws), sigma)
+            logits[node.inner] = (self._logits(self.router(node), sigma, draws), sigma)
         watch(total, total)
-        return Votes(radii, logits, self.proof)
+        return Votes(radii, logits, self._proof)
 
     @property
-    def proof(self) -> Proof:
+    def _proof(self) -> Proof:
         """What a certificate could show, about: alpha is shared by the stages, here evenly."""
         told, routers = self.config.certify, len(list(self.config.tree.routers()))
         return Proof(told.n, told.alpha / (routers + 2))
 
-    def expert_radii(self, place: int, draws: int) -> Floats:
+    def _expert_radii(self, place: int, draws: int) -> Floats:
         """How far an expert would certify each image held out."""
         sigma, labels = self.config.experts.sigmas[place], np.asarray(self.data.held_out.labels)
-        proof = replace(self.proof, network=place)
-        return expert_radii(self.logits(self.expert(place), sigma, draws), labels, sigma, proof)
+        proof = replace(self._proof, network=place)
+        return expert_radii(self._logits(self.expert(place), sigma, draws), labels, sigma, proof)
 
-    def logits(self, network: models.Classifier, sigma: float, draws: int) -> NDArray[np.float32]:
+    def _logits(self, network: models.Classifier, sigma: float, draws: int) -> NDArray[np.float32]:
         """What a network answers to the images held out."""
         device, held = self.config.device, self.data.held_out
         pixels = torch.from_numpy(held.pixels(range(len(held)))).to(device)

@@ -148,14 +148,10 @@ class Routers:
         watch(1, 1)
 
     def _train(self, node: Node, count: int, tuned: int, watch: Advance) -> None:
-        self.train(node, self.labels_of(node, count, tuned), self._file(count, node), watch)
-
-    def train(self, node: Node, labels: Labels, out: Path, watch: Advance | None = None) -> None:
-        """Train a router of the tree on labels of its routes."""
         how = self.config.router_of(node)
         train_router(
             self.data.train,
-            labels,
+            self.labels_of(node, count, tuned),
             architecture=how.model,
             options=how.options,
             normalisation=how.normalise,
@@ -163,7 +159,7 @@ class Routers:
             start=None if how.start is None else self.network(how.start),
             settings=how.training,
             held_out=how.held_out,
-            out=out,
+            out=self._file(count, node),
             on_step=watch,
             on_warning=self.on_warning,
             **how.loss,

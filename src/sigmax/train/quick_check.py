@@ -4,6 +4,7 @@ It is a diagnostic, not a certificate: the same draws pick a class and bound it,
 draws at alpha 0.001 no radius reaches far beyond 1.5 sigma, so nothing larger is asked for.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,17 +80,26 @@ def vote(
 ) -> NDArray[np.int64]:
     """How often each class is the answer for each image, (images, classes), in so many draws of noise."""
     counts = torch.zeros(len(pixels) * classes, dtype=torch.int64, device=pixels.device)
+    for row, logits in noisy_answers(model, pixels, sigma, draws=draws, generator=generator):
+        cells = row * classes + logits.argmax(dim=1)
+        counts.scatter_add_(0, cells, torch.ones_like(cells))
+    table: NDArray[np.int64] = counts.view(-1, classes).cpu().numpy()
+    return table
+
+
+def noisy_answers(
+    model: nn.Module, pixels: Tensor, sigma: float, *, draws: int, generator: torch.Generator
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Batch by batch: which images, each so many times in a row, and the logits of a noisy copy of each."""
     rows = torch.arange(len(pixels), device=pixels.device).repeat_interleave(draws)
     size = cpu_batch(pixels[0].numel()) if pixels.device.type == "cpu" else GPU_BATCH
     keep_freed_memory()
-    with torch.inference_mode():
-        for first in range(0, len(rows), size):
-            row = rows[first : first + size]
+    for first in range(0, len(rows), size):
+        row = rows[first : first + size]
+        with torch.inference_mode():
             noise = torch.randn(len(row), *pixels.shape[1:], device=pixels.device, generator=generator)
-            cells = row * classes + answers(model, noise.mul_(sigma).add_(pixels[row]), sigma).argmax(dim=1)
-            counts.scatter_add_(0, cells, torch.ones_like(cells))
-    table: NDArray[np.int64] = counts.view(-1, classes).cpu().numpy()
-    return table
+            logits = answers(model, noise.mul_(sigma).add_(pixels[row]), sigma)
+        yield row, logits
 
 
 def split(count: int, share: float, seed: int) -> tuple[Indices, Indices]:
