@@ -5,7 +5,7 @@ the key "sigmax", or "sigmax-bf16" where tensors were rounded and are kept in ha
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -38,11 +38,12 @@ class Checkpoint:
         return digest(self.description.identity(), self.tensors)
 
 
-def save(path: str | Path, model: nn.Module, *, store: Store = "fp32") -> Path:
+def save(path: str | Path, model: nn.Module, *, store: Store = "fp32", without: str = "") -> Path:
     """Write the model with its description to `path`, whole or not at all, and return the path.
 
     Needs a model that can describe itself: one made by `create`, `load` or `import_weights`, or a `Denoiser`.
     `store="bf16"` takes half the room; the model must have been rounded to it before (`round_weights`).
+    `without`: leave out the part of this name, which another file holds as a model of its own.
     """
     path = Path(path)
     check_store(store)
@@ -57,6 +58,7 @@ def save(path: str | Path, model: nn.Module, *, store: Store = "fp32") -> Path:
     tensors = {
         name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
         for name, tensor in model.network.state_dict().items()
+        if not without or not name.startswith(f"{without}.")
     }
     if store != "fp32":
         tensors = halved(tensors)
@@ -68,13 +70,15 @@ def save(path: str | Path, model: nn.Module, *, store: Store = "fp32") -> Path:
     return path
 
 
-def load(path: str | Path, *, device: str | torch.device = "cpu") -> tuple[Classifier, Description]:
-    """The saved model, in eval mode, and its description.
+def load(
+    path: str | Path, *, device: str | torch.device = "cpu", part: tuple[str, Path] | None = None
+) -> tuple[Classifier, Description]:
+    """The saved model, in eval mode, and its description; `part`: one that was left out, and the file that has it.
 
     Every tensor's name, shape and kind is checked against the architecture that the file names. torch's global
     generator is left as it was.
     """
-    model = _loaded(path, device)
+    model = _loaded(path, device, part)
     if not isinstance(model, Classifier):
         raise RequestError(
             f"{path} holds a denoiser, which classifies nothing by itself; load it with "
@@ -94,8 +98,10 @@ def load_denoiser(path: str | Path, *, device: str | torch.device = "cpu") -> De
     return model
 
 
-def _loaded(path: str | Path, device: str | torch.device) -> Classifier | Denoiser:
-    checkpoint = read(path)
+def _loaded(
+    path: str | Path, device: str | torch.device, part: tuple[str, Path] | None = None
+) -> Classifier | Denoiser:
+    checkpoint = read(path, part)
     told = checkpoint.description
     source = f"{path}, which says it is {told.architecture!r} with options {dict(told.options)}"
     model = _created(told, path)
@@ -113,8 +119,19 @@ def _created(told: Description, path: str | Path) -> Classifier | Denoiser:
         raise RequestError(f"{path}: {error}") from error
 
 
-def read(path: str | Path) -> Checkpoint:
+def read(path: str | Path, part: tuple[str, Path] | None = None) -> Checkpoint:
     """The description and tensors of a checkpoint; those kept as bfloat16 come in the network's own precision."""
+    checkpoint = _read(path)
+    if part is None:
+        return checkpoint
+    name, file = part
+    return replace(
+        checkpoint,
+        tensors={**checkpoint.tensors, **{f"{name}.{key}": value for key, value in _read(file).tensors.items()}},
+    )
+
+
+def _read(path: str | Path) -> Checkpoint:
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
@@ -143,14 +160,14 @@ def read(path: str | Path) -> Checkpoint:
         raise RequestError(f"{path}: {error}") from error
 
 
-def fingerprint(model: nn.Module | str | Path) -> str:
+def fingerprint(model: nn.Module | str | Path, *, part: tuple[str, Path] | None = None) -> str:
     """32 hex digits that identify what a model computes; the same for a model and for its saved file.
 
     They cover architecture, options, classes, input shape and normalisation, and each tensor's name, dtype,
     shape and bytes; not the training sigma and the notes. A model without a description has its tensors alone.
     """
     if isinstance(model, str | Path):
-        return read(model).fingerprint
+        return read(model, part).fingerprint
     if isinstance(model, Classifier | Denoiser):
         return digest(model.description.identity(), model.network.state_dict())
     return digest("", model.state_dict())

@@ -22,6 +22,7 @@ from sigmax.models.registry import all_options
 from sigmax.models.registry import build as build_network
 
 NAME = "sureness"
+PART = "classifier"  # the network inside
 ROUTES = 2
 _LEAST = 1e-6  # of log(1 / p_1): below it 32 bits cannot tell how sure a network is
 
@@ -50,6 +51,12 @@ def build(
     if classes != ROUTES:
         raise RequestError(f"a network is sure or it is not: {ROUTES} routes; got {classes}")
     return Sureness(build_network(architecture, classes=known, input_shape=input_shape, **options))
+
+
+def inside(model: object) -> nn.Module | None:
+    """The network whose sureness a router tells; nothing if it is no such router."""
+    within = model.network if isinstance(model, Classifier) else None
+    return within.classifier if isinstance(within, Sureness) else None
 
 
 def sureness(classifier: Classifier, *, sigma: float | None = None) -> Classifier:

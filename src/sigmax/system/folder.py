@@ -37,9 +37,10 @@ from sigmax.errors import RequestError, RunError
 from sigmax.files import replacing
 from sigmax.models.halves import Store, check_store
 from sigmax.models.optional import fetched
+from sigmax.models.sure import PART
 from sigmax.system import zoo
 from sigmax.system.field_files import check_fields, load_field, save_fields
-from sigmax.system.networks import Known, Networks, entries, files_of, fingerprint_of, parts_of
+from sigmax.system.networks import Known, Networks, entries, files_of, fingerprint_of, kept_elsewhere, parts_of
 from sigmax.system.rounded import Rounded
 from sigmax.system.toml import dumps
 
@@ -59,11 +60,12 @@ def save(scheme: Scheme, folder: str | Path, *, store: Store = "fp32") -> Path:
     _refuse_other(folder, scheme)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        parts = parts_of(scheme)
-        for name, file in files_of(scheme).items():
+        parts, elsewhere = parts_of(scheme), kept_elsewhere(scheme)
+        whole_first = sorted(files_of(scheme).items(), key=lambda kept: kept[0] in elsewhere)
+        for name, file in whole_first:  # so that one cut short can be told from another system's
             model = parts[name]
             assert isinstance(model, nn.Module)
-            models.save(folder / file, model, store=store)
+            models.save(folder / file, model, store=store, without=PART if name in elsewhere else "")
         save_fields(scheme, folder)
         with replacing(folder / HEAD) as draft:
             draft.write_text(dumps(_head(scheme, networks)))
@@ -165,17 +167,24 @@ def _head(scheme: Scheme, networks: Mapping[str, Mapping[str, Any]]) -> dict[str
 def _refuse_other(folder: Path, scheme: Scheme) -> None:
     """Nothing that is not this very system is overwritten; one that was cut short while saving is completed."""
     if not (folder / HEAD).exists():
-        parts = parts_of(scheme)
         for name, kept in files_of(scheme).items():
-            file = folder / kept
-            if file.exists() and models.fingerprint(file) != fingerprint_of(name, parts[name]):
-                raise RequestError(f"{file} exists and is another network; choose a folder of its own")
+            if (folder / kept).exists() and not _is_kept(scheme, name, folder, kept):
+                raise RequestError(f"{folder / kept} exists and is another network; choose a folder of its own")
         return
     now, there = fingerprint(scheme), _read_head(folder).get("fingerprint")
     if there != now:
         raise RequestError(
             f"{folder} holds another system (fingerprint {there}, not {now}); choose another folder, or remove it"
         )
+
+
+def _is_kept(scheme: Scheme, name: str, folder: Path, file: str) -> bool:
+    """Whether a file of a folder without a head is what saving the scheme would write there."""
+    other = kept_elsewhere(scheme).get(name)
+    if other is not None and not (folder / other).exists():
+        return False
+    part = None if other is None else (PART, folder / other)
+    return models.fingerprint(folder / file, part=part) == fingerprint_of(name, parts_of(scheme)[name])
 
 
 def _folder(source: str | Path) -> Path:

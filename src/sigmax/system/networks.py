@@ -2,7 +2,8 @@
 
 A network is named by its place in the scheme, such as `expert-0/base`. One that denoises first is two: its
 classifier has that name, its denoiser the same with `/denoiser` behind it. Each lies in a file of its own, and what
-serves in several places, such as a denoiser before a router and its experts, is kept and read once.
+serves in several places, such as a denoiser before a router and its experts, is kept and read once. So is the
+network of an expert whose sureness is the router: the router's file has the rest of it alone.
 """
 
 import hashlib
@@ -18,9 +19,12 @@ from sigmax import models
 from sigmax.certify.scheme import Scheme
 from sigmax.errors import RequestError
 from sigmax.models import Denoised
+from sigmax.models.sure import PART, inside
+from sigmax.models.tensors import digest
 from sigmax.noise.voter import Model
 
 DENOISER = "/denoiser"
+Part = tuple[str, Path] | None  # of a network: its name in it, and the file that has it
 Known = dict[str, nn.Module]  # networks already read, by fingerprint
 
 
@@ -79,8 +83,26 @@ def description_of(name: str, model: Model) -> models.Description:
 
 def entries(scheme: Scheme) -> dict[str, dict[str, Any]]:
     """What the head of a system's folder says of each network."""
-    files = _all_files(scheme)
-    return {name: _entry(name, model, files[name]) for name, model in parts_of(scheme).items()}
+    files, elsewhere = _all_files(scheme), kept_elsewhere(scheme)
+    return {
+        name: _entry(name, model, files[name]) | ({PART: elsewhere[name]} if name in elsewhere else {})
+        for name, model in parts_of(scheme).items()
+    }
+
+
+def kept_elsewhere(scheme: Scheme) -> dict[str, str]:
+    """For every router of sureness that is about another network of the system: the file of that network."""
+    files, parts = _all_files(scheme), parts_of(scheme)
+    routers = {name: network for name, model in parts.items() if (network := inside(model)) is not None}
+    if not routers:
+        return {}
+    whole = {
+        digest("", model.network.state_dict()): files[name]
+        for name, model in parts.items()
+        if isinstance(model, models.Classifier) and name not in routers
+    }
+    found = {name: whole.get(digest("", network.state_dict())) for name, network in routers.items()}
+    return {name: file for name, file in found.items() if file is not None}
 
 
 def _entry(name: str, model: Model, file: str) -> dict[str, Any]:
@@ -124,7 +146,8 @@ class Networks:
 
     def get(self, name: str, classes: int) -> nn.Module:
         """The network of this name, seen to be the one the system was built with."""
-        model = self._read(name, lambda path: models.load(path)[0], classes)
+        part = self._part(name)
+        model = self._read(name, lambda path: models.load(path, part=part)[0], classes)
         if f"{name}{DENOISER}" not in self.entries:
             return model
         denoised = Denoised(self._read(f"{name}{DENOISER}", models.load_denoiser, 0), model)
@@ -156,6 +179,14 @@ class Networks:
             file, recorded = Path(entry["file"]), str(entry["fingerprint"])
         except (KeyError, TypeError) as error:
             raise RequestError(f"{self.head} names no file and fingerprint for the network {name!r}") from error
-        if file.name != str(file):
-            raise RequestError(f"{self.head}: network files lie in the folder itself; got {entry['file']!r}")
-        return file, recorded
+        return self._within(str(file)), recorded
+
+    def _part(self, name: str) -> Part:
+        entry = self.entries.get(name)
+        file = entry.get(PART) if isinstance(entry, Mapping) else None
+        return None if file is None else (PART, self.folder / self._within(str(file)))
+
+    def _within(self, file: str) -> Path:
+        if Path(file).name != file:
+            raise RequestError(f"{self.head}: network files lie in the folder itself; got {file!r}")
+        return Path(file)
