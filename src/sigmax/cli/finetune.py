@@ -20,7 +20,7 @@ def finetune(
     lr: Annotated[float, typer.Option(help="Learning rate, held constant.")] = 2e-5,
     weight_decay: Annotated[float, typer.Option(help="Pull of the weights to zero.")] = 0.01,
     optimiser: Annotated[str, typer.Option(help="adamw, adam or sgd.")] = "adamw",
-    augment: Annotated[str, typer.Option(help="none, crop or crop-flip.")] = "none",
+    augment: Annotated[str, typer.Option(help="none, crop, crop-flip or strong.")] = "none",
     n: Annotated[int, typer.Option("--n", help="Votes that decide each image's route.")] = 100,
     image_size: opt.ImageSize = None,
     seed: Annotated[int, typer.Option(help="Seed of order and noise.")] = 0,

@@ -87,7 +87,7 @@ def classifier(
     ] = None,
     clip: Annotated[float | None, typer.Option(help="Largest norm of a step's gradient; 0: no limit.")] = None,
     ema: Annotated[float | None, typer.Option(help="Average the weights, keeping this share; 0: do not.")] = None,
-    augment: Annotated[str | None, typer.Option(help="none, crop or crop-flip (default: none).")] = None,
+    augment: Annotated[str | None, typer.Option(help="none, crop, crop-flip or strong (default: none).")] = None,
     precision: Annotated[str | None, typer.Option(help="fp32, bf16 or fp16 (default: fp32).")] = None,
     channels_last: Annotated[bool | None, typer.Option("--channels-last", help="Memory layout GPUs like.")] = None,
     compile_: Annotated[bool | None, typer.Option("--compile", help="Compile the network first.")] = None,

@@ -88,7 +88,7 @@ def router(
     ] = None,
     weight_decay: Annotated[float | None, typer.Option(help="Pull of the weights to zero.")] = None,
     optimiser: Annotated[str | None, typer.Option(help="sgd, adam or adamw.")] = None,
-    augment: Annotated[str | None, typer.Option(help="none, crop or crop-flip.")] = None,
+    augment: Annotated[str | None, typer.Option(help="none, crop, crop-flip or strong.")] = None,
     objective: Annotated[
         ObjectiveName,
         typer.Option(

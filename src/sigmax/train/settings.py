@@ -16,7 +16,7 @@ from sigmax.train.partial import later, plan_of
 OPTIMISERS = ("sgd", "adam", "adamw")
 SCHEDULES = ("constant", "cosine", "step", "one-cycle")
 DESCENTS = ("linear", "cosine")
-AUGMENTATIONS = ("none", "crop", "crop-flip")
+AUGMENTATIONS = ("none", "crop", "crop-flip", "strong")
 PRECISIONS = ("fp32", "bf16", "fp16")
 
 
@@ -45,7 +45,8 @@ class Settings:
     precision: str = later("fp32")  # of the forward pass; weights and losses are always 32-bit floats
     channels_last: bool = later(False)  # channels of a pixel side by side in memory, as GPUs like it
     compile: bool = later(False)  # let torch compile the network: minutes at first, then faster steps
-    augment: str = "none"  # "crop": shifts by up to an eighth of the side; "crop-flip": mirror images as well
+    augment: str = "none"  # "crop": shifts by up to an eighth of the side; "crop-flip": mirror images as well;
+    # "strong": also warped, tinted and partly covered, each with probability one half
     seed: int = 0  # fixes first weights, order of the images, augmentation and noise
     threads: int = 1  # CPU threads; sums depend on it in the last bit. Small networks do not repay a second
     device: str = "cpu"  # where to compute, such as "cuda" or "cuda:1"; not part of what is computed
