@@ -7,7 +7,7 @@
 """
 
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 import torch
@@ -97,6 +97,49 @@ def dual(router: Known, experts: list[Known], rule: str) -> Known:
     """A routed system: in each region of the router, the regions of the expert that is in charge there."""
     regions = [(there + here, c) for there, route in router.regions for here, c in experts[route].regions]
     return Known(sx.Dual(router.scheme, [expert.scheme for expert in experts], rule=rule), regions)
+
+
+def naming(u, edges, outcomes, sigma: float, expert: Known, rule: str) -> Known:
+    """A router by slabs that names a class or passes; `outcomes`: what each slab is, in their order.
+
+    A slab is named where it has more than half of the votes; what lies between is the expert's.
+    """
+    u = np.asarray(u, dtype=np.float64) / np.linalg.norm(u)
+    passing = max(outcomes)
+    named = [
+        (*where, c) for c, slab in zip(outcomes, _slabs(edges), strict=True) if (where := majority(sigma, *slab))
+    ]
+    named = sorted(part for part in named if part[2] != passing)
+    ends = [-np.inf, *(edge for low, high, _ in named for edge in (low, high)), np.inf]
+    left = [(low, high) for low, high in zip(ends[::2], ends[1::2], strict=True) if low < high]
+    regions = [(_between(u, low, high), c) for low, high, c in named]
+    regions += [(_between(u, *part) + here, c) for part in left for here, c in expert.regions]
+    by_slab, order = slabs(u, edges), torch.tensor(outcomes)
+    router = sx.Smoothed(lambda batch: order[by_slab(batch)], sigma=sigma, classes=passing + 1)
+    return Known(sx.Dual(router, [expert.scheme], rule=rule), regions)
+
+
+def majority(sigma: float, low: float, high: float) -> tuple[float, float] | None:
+    """Where along its axis a slab has more than half of the votes."""
+    if np.isinf(low) or np.isinf(high):
+        return low, high
+
+    def share(t: float) -> float:
+        return float(norm.cdf(high, t, sigma) - norm.cdf(low, t, sigma)) - 0.5
+
+    middle = (low + high) / 2
+    if share(middle) <= 0:
+        return None
+    edge = float(brentq(share, middle, high + 20 * sigma, xtol=1e-13))
+    return 2 * middle - edge, edge
+
+
+def _slabs(edges) -> list[tuple[float, float]]:
+    return list(pairwise([-np.inf, *edges, np.inf]))
+
+
+def _between(u, low: float, high: float) -> list[Halfspace]:
+    return [h for h in ((-u, -low), (u, high)) if np.isfinite(h[1])]
 
 
 def distance(x, halfspaces: list[Halfspace]) -> float:

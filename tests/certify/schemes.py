@@ -53,6 +53,23 @@ def dual(model, classes, rule):
     return sx.Dual(sx.Smoothed(Router(), sigma=0.5, classes=2, batch=64), experts, rule=rule)
 
 
+class Names(nn.Module):
+    """The class of a network where its leading score is above a mark, and no name where it is not."""
+
+    def __init__(self, model: nn.Module, mark: float) -> None:
+        super().__init__()
+        self.model, self.mark = model, mark
+
+    def forward(self, batch):
+        scores = self.model(batch)
+        return torch.cat([scores, torch.full_like(scores[:, :1], self.mark)], dim=1)
+
+
+def naming(model, classes, rule):
+    router = sx.Smoothed(Names(model, 0.3 if classes == 2 else 1.5), sigma=0.5, classes=classes + 1, batch=64)
+    return sx.Dual(router, [smoothed(model, classes, 0.25)], rule=rule)
+
+
 def multiscale(model, classes, **options):
     return sx.Multiscale(model, sigmas=(0.25, 0.5, 1.0), classes=classes, batch=64, **options)
 
@@ -86,6 +103,8 @@ TABLE = {
     "smoothed": Row(smoothed),
     "dual-min": Row(lambda model, classes: dual(model, classes, "min"), saves=False),  # see test_dual_folder
     "dual-consensus": Row(lambda model, classes: dual(model, classes, "consensus"), saves=False),
+    "dual-names-min": Row(lambda model, classes: naming(model, classes, "min"), saves=False),
+    "dual-names-consensus": Row(lambda model, classes: naming(model, classes, "consensus"), saves=False),
     "lipschitz": Row(lambda model, classes: sx.Lipschitz(model, 50.0, classes=classes), least_draws=0, noise=False),
     "multiscale": Row(multiscale),
     "multiscale-thresholds": Row(

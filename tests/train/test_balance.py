@@ -12,7 +12,19 @@ from sigmax import models
 from sigmax.errors import RequestError
 from sigmax.models import Description
 from sigmax.train import Pipeline, PipelineConfig
-from sigmax.train.balance import Proof, Votes, accuracy, best_leans, counted, expert_radii, lean, routed_radii
+from sigmax.train.balance import (
+    RIVALS,
+    ROUTERS,
+    Proof,
+    Votes,
+    accuracy,
+    best_leans,
+    counted,
+    expert_radii,
+    lean,
+    named_radii,
+    routed_radii,
+)
 from sigmax.train.pipeline_tree import tree
 from tests.train.test_pipeline import Bars, Killed, contents
 from tests.train.test_pipeline_parts import TREE
@@ -72,6 +84,46 @@ def test_a_routers_radius_is_the_consensus_rules():
     assert reached.max() < 0.05, "a router that takes either route is far from neither"
 
 
+def named_by_hand(counts, labels, sigma, below, proof):
+    """One image after another, one wrong class after another."""
+    draws, classes = counts[0].sum(), counts.shape[1] - 1
+    true = Proof(proof.n, proof.alpha / 2, proof.network).z(counts[np.arange(len(counts)), labels], draws)
+    wrong = Proof(proof.n, proof.alpha / 2, proof.network + RIVALS)
+    apart = np.stack([wrong.z(draws - counts[:, c], draws) for c in range(classes)], axis=1)
+    for i, label in enumerate(labels):
+        none_wrong = min(apart[i, c] for c in range(classes) if c != label)
+        yield max(sigma * true[i], min(sigma * none_wrong, below[i]), 0.0)
+
+
+@pytest.mark.parametrize("classes", [2, 10])
+def test_naming_routers_certify_by_a_majority_or_leave_it_below(classes):
+    rng, proof = np.random.default_rng(classes), Proof(1000, 1e-3, network=3)
+    shares = rng.dirichlet(np.full(classes + 1, 0.15), size=400)
+    counts = np.stack([rng.multinomial(200, share) for share in shares])
+    labels, below = rng.integers(classes, size=400), rng.choice([0.0, 0.2, 0.7, 3.0], size=400)
+    counts[:40] = 200 * np.eye(classes + 1, dtype=np.int64)[classes]
+    counts[40:80] = 200 * np.eye(classes + 1, dtype=np.int64)[labels[40:80]]
+    found = named_radii(counts, labels, 0.5, below, proof)
+    assert found == pytest.approx(list(named_by_hand(counts, labels, 0.5, below, proof)), abs=1e-12)
+    assert found.min() == 0
+    named, passed = counts[np.arange(400), labels] == 200, counts[:, -1] == 200
+    assert (found[named] > 0.3).all(), "a class named by all is certified whatever is below"
+    assert (found[passed] == np.minimum(found[passed], below[passed])).all(), "what passes is certified as below"
+    assert found[passed & (below > 0)].min() == 0.2
+    wrong = counts[:, :-1].max(axis=1) > np.maximum(counts[np.arange(400), labels], 120)
+    assert wrong.sum() > 50
+    assert (found[wrong] == 0).all(), "a wrong majority is not certified, whatever is below"
+
+
+def test_the_majority_and_the_rest_are_lucky_on_different_images():
+    """Torn between one wrong class and passing: what is left of W tells nothing of what R would have been."""
+    proof, labels = Proof(10_000, 1e-3), np.zeros(2000, dtype=np.int64)
+    right = named_radii(np.tile([400, 0, 100], (2000, 1)), labels, 1.0, np.zeros(2000), proof)
+    passing = named_radii(np.tile([0, 100, 400], (2000, 1)), labels, 1.0, np.full(2000, 9.0), proof)
+    assert abs(np.corrcoef(right, passing)[0, 1]) < 0.1
+    assert right.mean() == pytest.approx(passing.mean(), abs=0.01)
+
+
 def test_accuracy_at_radius_zero_counts_no_abstention():
     assert accuracy(np.array([0.0, 0.1, 0.2]), (0.0, 0.1, 0.15)).tolist() == pytest.approx(
         [200 / 3, 200 / 3, 100 / 3]
@@ -94,6 +146,81 @@ def test_leans_reach_the_goal_that_the_routers_missed():
     assert after.min() > 40
     assert after[0] == 100
     assert all(by > 0.5 for by in leans.values())
+
+
+def naming_votes(seed=0):
+    """Two naming routers, one above the other, that pass too often; the least noise knows every image a little."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(3, size=300)
+    far = rng.random(300) < 0.6  # images that a network under much noise tells right
+    said = np.where(far, labels, (labels + 1) % 3)
+    odds = np.where(far, 1.0, -2.0)[:, None] + 0.3 * rng.normal(size=(300, 64))
+    logits = np.full((300, 64, 4), -8.0)
+    logits[:, :, 3] = 1.6
+    logits[np.arange(300), :, said] = odds
+    table = logits.astype(np.float32)
+    experts = [np.full(300, 0.1), np.zeros(300), np.zeros(300)]
+    return Votes(
+        experts, {0: (table, 0.3), None: (table, 0.6)}, Proof(1000, 1e-3), labels=labels, names=frozenset({None, 0})
+    )
+
+
+def test_leans_make_naming_routers_answer():
+    votes, here, at = naming_votes(), tree(3, [[0, 1]]), (0.0, 0.5, 1.0)
+    goal = (95, 50, 40)
+    before = accuracy(votes.radii(here, {0: 0.0, None: 0.0}), at)
+    leans, after = best_leans(here, votes, at, goal)
+    assert before.tolist() == [100, 0, 0]
+    assert (after - goal).min() > max((before - goal).min(), 0)
+    assert after[0] == 100, "no image is named a wrong class that passed before"
+    assert leans[None] > 0.5
+
+
+def test_a_naming_router_in_a_tree_asks_only_what_is_below():
+    votes, here = naming_votes(), tree(3, [[0, 1]])
+    inner, proof = here.routes[0], votes.proof
+    leans = {0: 1.0, None: 2.0}
+    counts = {node: counted(votes.routers[node][0], by, names=True) for node, by in leans.items()}
+    lower = named_radii(
+        counts[0], votes.labels, 0.3, votes.experts[0], Proof(proof.n, proof.alpha, network=ROUTERS + 1)
+    )
+    assert np.array_equal(votes.radii(inner, leans), lower)
+    whole = named_radii(counts[None], votes.labels, 0.6, lower, Proof(proof.n, proof.alpha, network=ROUTERS))
+    assert np.array_equal(votes.radii(here, leans), whole)
+    with pytest.raises(RequestError, match="judged by labels; give labels="):
+        Votes(votes.experts, votes.routers, proof, names=frozenset({None}))
+
+
+def test_naming_below_a_router_of_routes():
+    """Routers of both kinds in one tree; the one of routes is as it always was."""
+    votes, here, leans = naming_votes(), tree(3, [[0, 1]]), {0: 1.0, None: 0.5}
+    routes = votes.routers[0][0][:, :, :2]
+    mixed = Votes(
+        votes.experts,
+        {0: votes.routers[0], None: (routes, 0.6)},
+        votes.proof,
+        labels=votes.labels,
+        names=frozenset({0}),
+    )
+    below = np.stack([votes.radii(here.routes[0], leans), votes.experts[2]], axis=1)
+    proof = Proof(votes.proof.n, votes.proof.alpha, network=ROUTERS)
+    assert np.array_equal(mixed.radii(here, leans), routed_radii(counted(routes, 0.5), 0.6, below, proof))
+
+
+@pytest.mark.parametrize("names", [False, True])
+@pytest.mark.parametrize("by", [-3.0, -1.5, 0.3])
+def test_what_is_counted_is_what_a_leaning_router_votes(names, by):
+    torch.manual_seed(0)
+    told = Description(architecture="small-cnn", options={"width": 4}, classes=4, input_shape=(1, 8, 8))
+    router = models.sureness(models.create(told), names=names)
+    x = 200 * torch.randn(20 * 16, 1, 8, 8)
+    with torch.no_grad():
+        expected = counted(router(x).view(20, 16, -1).numpy(), by, names=names)
+        lean(router, by)
+        found = counted(router(x).view(20, 16, -1).numpy())
+    assert np.array_equal(found, expected)
+    assert found.shape == (20, 5 if names else 2)
+    assert (found.sum(axis=0) > 0).sum() > 1
 
 
 def test_a_lean_is_a_change_of_the_last_layers_bias():
@@ -197,7 +324,8 @@ def test_routers_of_sureness_need_neither_labels_nor_training(tmp_path):
     assert not (tmp_path / "work/labels-1").exists()
     assert all(sx.verify(run.path).holds for run in runs)
     leans = json.loads((tmp_path / "work/leans.json").read_text())["leans"]
-    router, told = models.load(tmp_path / "work/systems/dual-consensus/router.safetensors")
+    folder = tmp_path / "work/systems/dual-consensus"
+    router, told = models.load(folder / "router.safetensors", part=("classifier", folder / "expert-1.safetensors"))
     assert router.network.bias.tolist() == [-leans["router"] / 2, leans["router"] / 2]
     expert, _ = models.load(tmp_path / "work/nets/sigma-0.4.safetensors")
     assert torch.equal(router.network.classifier.linear.weight, expert.network.linear.weight)
@@ -207,9 +335,35 @@ def test_routers_of_sureness_need_neither_labels_nor_training(tmp_path):
     assert contents(tmp_path / "work") == kept
 
 
+def test_routers_that_name_answer_for_their_expert(tmp_path):
+    made = sure(
+        tmp_path, ["router.names=true", "inner=[{experts = [0, 1], sigma = 0.2, sure_of = 1, names = true}]"]
+    )
+    runs = made.run(Bars())
+    assert all(sx.verify(run.path).holds for run in runs)
+    system = sx.load(tmp_path / "work/systems/dual-consensus")
+    assert repr(system) == (
+        "Dual(consensus, router sigma 0.4 names or passes to "
+        "(consensus, router sigma 0.2 names or passes to 0.1), 10 classes)"
+    )
+    assert {path.stem for path in (tmp_path / "work/systems/dual-consensus").glob("*.safetensors")} == {
+        "router",
+        "expert-0-router",
+        "expert-0-expert-0",
+    }
+    kept = contents(tmp_path / "work")
+    made.run(Bars())
+    assert contents(tmp_path / "work") == kept
+    with pytest.raises(RequestError, match="holds another pipeline"):
+        sure(tmp_path).run(Bars())
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        ("router.names=maybe", "names"),
+        ("inner=[{experts = [0, 1], sigma = 0.2, sure_of = 2, names = true}]", "the last route is .1."),
+        ("router={sigma = 0.4, names = true}", "set sure_of to its place"),
         ("router.sure_of=3", "place, 0 to 2, of an expert that is trained here"),
         ("router.objective=certified", "trains nothing; leave out objective"),
         ("router.start=2", "trains nothing; leave out start"),

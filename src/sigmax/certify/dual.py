@@ -24,6 +24,8 @@ class Dual(Scheme):
     router: a `Smoothed` whose classes are the routes, in the order of `experts`.
     experts: any schemes that tell the same classes apart: `Smoothed` with several sigmas over one network or a
     network each, `Lipschitz`, or another `Dual` (a tree of routers). By custom from the least noise to the most.
+    A router with one class more than its only expert names the classes itself, and passes with the last one:
+    `models.sureness(network, names=True)` makes one.
     rule: "consensus" (default) or "min", the published one; see `DualRule`.
     """
 
@@ -80,6 +82,9 @@ def _listed(experts: Iterable[Scheme]) -> tuple[Scheme, ...]:
 def _in_short(dual: Dual) -> str:
     """What stands in the parentheses: 'consensus, router sigma 1, experts 0.25 / 0.5 / 1'."""
     experts = " / ".join(map(_expert_in_short, dual.experts))
+    assert isinstance(dual.rule, DualRule)
+    if dual.rule.names:
+        return f"{dual.combination}, router sigma {dual.router.sigma:g} names or passes to {experts}"
     return f"{dual.combination}, router sigma {dual.router.sigma:g}, experts {experts}"
 
 

@@ -7,6 +7,7 @@ from sigmax.records.certificate import Certificate, Prediction
 
 Grants = tuple[float, tuple[float, ...]]  # what the router and what each expert may spend
 ROUTER = "router"
+NAMED = "named"  # the votes of a router that picked a class: it is in charge itself
 
 
 def expert_name(route: int) -> str:
@@ -14,9 +15,9 @@ def expert_name(route: int) -> str:
     return f"expert-{route}"
 
 
-def ask_router(router: SmoothedRule, stage: str, draws: int) -> Ask:
-    """Votes on the route."""
-    return Ask(prefixed(ROUTER, "base"), prefixed(ROUTER, stage), router.classes, router.sigma, draws)
+def ask_router(router: SmoothedRule, stage: str, draws: int, *, part: str = ROUTER) -> Ask:
+    """Votes on the route; `part`: whose stage it is to be."""
+    return Ask(prefixed(ROUTER, "base"), prefixed(part, stage), router.classes, router.sigma, draws)
 
 
 def certify_expert(

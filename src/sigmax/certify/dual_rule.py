@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from sigmax.bounds import Budget
-from sigmax.certify import dual_adaptive, dual_certifying, dual_predicting
+from sigmax.certify import dual_adaptive, dual_certifying, dual_predicting, naming, naming_predicting
 from sigmax.certify.checks import check_draws
 from sigmax.certify.dual_parts import ROUTER, Grants, expert_name
 from sigmax.certify.procedure import Procedure, Rule
@@ -29,6 +29,8 @@ class DualRule:
     which of them is. alpha/2 is shared by the router's bounds, alpha/2 by the experts. Source: `radius.routed`.
     An expert that does not pay (a deterministic one) leaves its part to the others. The router's own `bound` serves
     the rule "min"; consensus bounds every route by itself.
+    A router that tells one outcome more than the classes apart `names`: outcome c is the class c, the last one
+    passes to the only expert (see `naming`). Its alpha/2 pays for both bounds, whatever its own `bound`.
     """
 
     router: SmoothedRule
@@ -43,16 +45,22 @@ class DualRule:
         if self.rule not in get_args(Combination):
             raise RequestError(f"rule must be one of {', '.join(get_args(Combination))}; got {self.rule!r}")
         object.__setattr__(self, "experts", tuple(self.experts))
-        if self.router.classes != len(self.experts):
+        if self.router.classes != len(self.experts) and not self.names:
             raise RequestError(
                 f"the router tells {self.router.classes} routes apart, but there are {len(self.experts)} experts; "
-                "give one expert for each class of the router, in the order of its classes"
+                "give one expert for each class of the router, in the order of its classes; or a single expert to "
+                "a router that names the classes and passes, with one class more than the expert"
             )
         classes = [expert.classes for expert in self.experts]
         if len(set(classes)) > 1:
             raise RequestError(
                 f"all experts must tell the same classes apart; they tell {', '.join(map(str, classes))}"
             )
+
+    @property
+    def names(self) -> bool:
+        """Whether the router names classes itself, and leaves what it does not name to one expert."""
+        return len(self.experts) == 1 and self.router.classes == self.experts[0].classes + 1
 
     @property
     def classes(self) -> int:
@@ -67,10 +75,16 @@ class DualRule:
     @property
     def largest_noise(self) -> float:
         """The largest sigma of any expert."""
-        return max(expert.largest_noise for expert in self.experts)
+        own = (self.router.sigma,) if self.names else ()
+        return max(*own, *(expert.largest_noise for expert in self.experts), 0.0)
 
     def certifying(self, *, n0: int, n: int, alpha: float, sampling: Sampling = FIXED) -> Procedure[Certificate]:
         """The certificate of the routed classifier by the rule chosen."""
+        if self.names:
+            told: dict[str, Any] = {"n0": n0, "n": n, "alpha": alpha, "sampling": sampling}
+            return naming.certifying(
+                self.router, self.experts[0], self.grants(alpha), blind=self.rule == "min", **told
+            )
         parts = self.router, self.experts, self.grants(alpha)
         if sampling.kind == "fixed" and self.rule == "min":
             return dual_certifying.minimum(*parts, n0=n0, n=n, alpha=alpha)
@@ -81,6 +95,9 @@ class DualRule:
 
     def predicting(self, *, n: int, alpha: float) -> Procedure[Prediction]:
         """The class of the routed classifier by the rule chosen."""
+        if self.names:
+            blind = self.rule == "min"
+            return naming_predicting.predicting(self.router, self.experts[0], n=n, alpha=alpha, blind=blind)
         procedure = dual_predicting.consensus if self.rule == "consensus" else dual_predicting.minimum
         return procedure(self.router, self.experts, n=n, alpha=alpha)
 
@@ -104,7 +121,9 @@ class DualRule:
         parts: dict[str, tuple[Rule, float]] = {
             expert_name(j): (expert, for_expert[j]) for j, expert in enumerate(self.experts)
         }
-        if self.rule == "min":
+        if self.names:
+            parts[ROUTER] = self.router, naming.Pay.of(for_router, picked=True, blind=self.rule == "min").naming
+        elif self.rule == "min":
             parts[ROUTER] = self.router, for_router
         for name, (part, share) in parts.items():
             with _told(name, share, alpha):
@@ -117,6 +136,9 @@ class DualRule:
             expert.largest_radius(n=n, alpha=for_expert[j], sampling=sampling)
             for j, expert in enumerate(self.experts)
         )
+        if self.names:
+            told: dict[str, Any] = {"n": n, "alpha": for_router, "sampling": sampling, "blind": self.rule == "min"}
+            return naming.largest_radius(self.router, furthest, **told)
         if self.rule == "consensus":
             return furthest
         return min(furthest, self.router.largest_radius(n=n, alpha=for_router, sampling=sampling))
@@ -126,8 +148,11 @@ class DualRule:
         check_draws(alpha, n=n)
         half = Budget(alpha).share(2)
         parts: dict[str, Rule] = {expert_name(j): expert for j, expert in enumerate(self.experts)}
-        if self.rule == "min":
+        if self.rule == "min" and not self.names:
             parts[ROUTER] = self.router
+        elif self.names:  # passing is ruled out for each class by itself
+            with _told(ROUTER, half, alpha):
+                self.router.check_predict(n=n, alpha=2 * half / self.classes)
         for name, part in parts.items():
             with _told(name, half, alpha):
                 part.check_predict(n=n, alpha=half)

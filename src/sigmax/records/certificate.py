@@ -35,6 +35,10 @@ class Outcome(Enum):
         "the router cannot rule out an expert that is undecided or of another class; "
         "draw more samples, or train the router longer"
     )
+    NAME_UNDECIDED = (
+        "the router was neither shown to name the class, nor to leave every other class unnamed for the expert; "
+        "draw more samples, or make it name classes less readily"
+    )
     SCALE_UNDECIDED = (
         "a scale was shown neither to name a class nor to leave the input to the smaller scales; "
         "draw more samples, or move its threshold"

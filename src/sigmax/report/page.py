@@ -12,7 +12,6 @@ from sigmax.report.comparison import sigmas
 from sigmax.report.markdown import ACR_DECIMALS, as_text, code, comparison, paragraphs
 from sigmax.report.notes import on_comparing, on_run, on_study, stated
 from sigmax.report.questions import mean_draws
-from sigmax.report.routes import is_dual
 from sigmax.report.routing_page import routing_section
 from sigmax.report.schemes import scheme_text
 from sigmax.report.study import Study
@@ -98,7 +97,7 @@ def _draws(run: Run) -> str:
     told = f"{most}n={plan.n:,}" + (f" after n0={plan.n0:,} to select the class" if plan.n0 else "")
     if sampling.kind == "adaptive":
         told += f", {in_words(sampling)}"
-    if is_dual(run):
+    if plan.method == "dual":
         told += ", for the router and for each expert asked"
     elif plan.method == "multiscale":
         told += ", at each scale asked"

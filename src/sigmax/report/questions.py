@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from sigmax.certify.sampling import in_words, remade
 from sigmax.records.run import Run
+from sigmax.report.schemes import names
 
 Floats = NDArray[np.float64]
 
@@ -65,7 +66,7 @@ def on_question(run: Run) -> list[str]:
         )
     if sampling.tolerance:
         told.append(f"its radii may fall short of what all draws would prove by {sampling.tolerance:g} of sigma")
-    if run.plan.method == "dual":
+    if run.plan.method == "dual" and not names(run.plan.rule):
         told.append("R_sigma and dRs end where the router had shown enough")
     return told
 

@@ -20,6 +20,7 @@ from sigmax.records.lines import Record
 from sigmax.records.plan import Plan
 from sigmax.records.run import Run
 from sigmax.report.runs import Source, load
+from sigmax.report.schemes import names
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,7 +30,7 @@ COLUMNS = "index label route R_sigma R_c radius dRs bottleneck asked".split()
 
 def is_dual(run: Run) -> bool:
     """Whether a router chose among experts in this run."""
-    return run.plan.method == "dual"
+    return run.plan.method == "dual" and not names(run.plan.rule)
 
 
 def dual_rule(plan: Plan) -> DualRule:
@@ -38,6 +39,11 @@ def dual_rule(plan: Plan) -> DualRule:
         raise RequestError(f"expected a run of a dual system, got one of the scheme {plan.method!r}")
     rule = rebuild(plan.rule)
     assert isinstance(rule, DualRule)
+    if rule.names:
+        raise RequestError(
+            "this router names classes itself and passes the rest to one expert, so there are no routes to tell "
+            "apart; compare its certified accuracy with that of constant noise"
+        )
     return rule
 
 

@@ -8,7 +8,8 @@ def scheme_text(rule: Mapping[str, Any]) -> str:
     """The scheme and what it was told: 'dual, rule consensus, router sigma 1, experts 0.25 / 0.5 / 1'."""
     if rule["scheme"] == "dual":
         router = f"router sigma {rule['router']['sigma']:g}{_bound(rule['router'])}"
-        return ", ".join(["dual", f"rule {rule['rule']}", router, f"experts {expert_names(rule)}"])
+        below = f"names or passes to {expert_names(rule)}" if names(rule) else f"experts {expert_names(rule)}"
+        return ", ".join(["dual", f"rule {rule['rule']}", router, below])
     if rule["scheme"] == "multiscale":
         return _cascade(rule)
     if rule["scheme"] == "semi-elastic":
@@ -62,6 +63,11 @@ def in_words(rule: Mapping[str, Any]) -> str:
     return f"{rule['scheme']}, sigma {expert_name(rule)}" if "sigma" in rule else scheme_text(rule)
 
 
+def names(rule: Mapping[str, Any]) -> bool:
+    """Whether it is a dual rule whose router names classes itself, and passes what it does not name."""
+    return rule["scheme"] == "dual" and len(rule["experts"]) == 1
+
+
 def expert_names(rule: Mapping[str, Any]) -> str:
     """The experts of a dual rule, in the order of the routes: '0.25 / 0.5 / 1'."""
     return " / ".join(expert_name(expert) for expert in rule["experts"])
@@ -70,7 +76,8 @@ def expert_names(rule: Mapping[str, Any]) -> str:
 def expert_name(rule: Mapping[str, Any]) -> str:
     """An expert in a word: its noise if it has one, else what it is."""
     if rule["scheme"] == "dual":
-        return f"({rule['rule']} of {expert_names(rule)})"
+        own = f"{rule['router']['sigma']:g} / " if names(rule) else ""
+        return f"({rule['rule']} of {own}{expert_names(rule)})"
     if "sigma" in rule:
         return f"{rule['sigma']:g}{_bound(rule)}"
     return str(rule["scheme"])

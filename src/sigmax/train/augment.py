@@ -73,14 +73,15 @@ def tint(images: Tensor, generator: torch.Generator) -> Tensor:
     grey = images.mean(dim=1, keepdim=True)
     coloured = grey + colour * (images - grey)
     middle = grey.mean(dim=(2, 3), keepdim=True)
-    return (bright * (middle + contrast * (coloured - middle))).clamp(0.0, 1.0)
+    changed: Tensor = (bright * (middle + contrast * (coloured - middle))).clamp(0.0, 1.0)
+    return changed
 
 
 def cover(images: Tensor, generator: torch.Generator) -> Tensor:
     """Each image with a grey square somewhere on it, or partly on it."""
     n, _, height, width = images.shape
-    hidden = _covered(n, height, images, generator).unsqueeze(2) & _covered(n, width, images, generator).unsqueeze(1)
-    return images.masked_fill(hidden.unsqueeze(1), 0.5)
+    rows, columns = (_covered(n, side, images, generator) for side in (height, width))
+    return images.masked_fill(rows[:, None, :, None] & columns[:, None, None, :], 0.5)
 
 
 def _covered(n: int, side: int, images: Tensor, generator: torch.Generator) -> Tensor:

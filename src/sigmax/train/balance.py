@@ -8,6 +8,9 @@ the trade afterwards, and trains nothing:
 
     f_j(x) + b * (j - (K - 1) / 2)
 
+A router that names classes (`models.sure`) has two things to trade, passing and naming, however many its classes:
+outcome 0 gets -b / 2 and all others b / 2.
+
 The leans of all routers of a tree are chosen together, for the largest min_r (A(r) - G(r)) on the images held out.
 A(r) is estimated from d draws, far fewer than the n of a certificate. k of d votes tell little of a share near 1,
 where far radii are decided: d of d would be n of n if the share itself were taken. So each image gets a share from
@@ -39,6 +42,7 @@ from sigmax.train.quick_check import noisy_answers
 PRIOR = 0.1  # votes for and against that every share begins with: most shares are near 0 or 1
 STEPS = (1.0, 0.5, 0.25, 0.125)  # by which leans are moved, from coarse to fine
 ROUTERS = 1000  # and up: routers among networks; experts are below
+RIVALS = 1000  # further up: the votes that a router which names classes gives to wrong ones
 FIRST = "router"  # what the first router is called beside the numbers of the inner ones
 ONLY = "use an architecture whose last layer is linear, or leave [balance] out"
 FURTHEST = 6.0  # a lean: no router of any use is beyond
@@ -92,6 +96,23 @@ def routed_radii(counts: Ints, sigma: float, below: Floats, proof: Proof) -> Flo
     return found
 
 
+def named_radii(counts: Ints, labels: Ints, sigma: float, below: Floats, proof: Proof) -> Floats:
+    """The radius of the consensus rule for the true class where majorities name classes: max(R, min(W, below)).
+
+    As far as R the true class keeps its majority; as far as W no wrong one has any, and then what is below may
+    answer. Half of alpha is for R and half for W, as in `sigmax.certify.naming`.
+    """
+    draws, every = int(counts[0].sum()), np.arange(len(counts))
+    wrong = counts.copy()
+    wrong[every, labels] = wrong[:, -1] = 0  # neither the true class nor passing is a wrong class
+    right = replace(proof, alpha=proof.alpha / 2)
+    against = replace(right, network=RIVALS + proof.network)
+    keeps = sigma * right.z(counts[every, labels], draws)
+    apart = sigma * against.z(draws - wrong.max(axis=1), draws)
+    found: Floats = np.maximum(np.maximum(keeps, np.minimum(apart, below)), 0.0)
+    return found
+
+
 def accuracy(radii: Floats, at: Sequence[float]) -> Floats:
     """Shares in % of images that are certified as far as each of the radii."""
     found: Floats = 100 * ((radii[:, None] >= np.asarray(at)) & (radii[:, None] > 0)).mean(axis=0)
@@ -105,22 +126,31 @@ class Votes:
     experts: Sequence[Floats]  # radii, one array an expert
     routers: Mapping[int | None, tuple[NDArray[np.float32], float]]  # by `Node.inner`: logits and sigma
     proof: Proof
+    labels: Ints | None = None  # of the images; needed where a router names classes
+    names: frozenset[int | None] = frozenset()  # the routers that do, by `Node.inner`
     _counts: dict[tuple[int | None, float], Ints] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.names and self.labels is None:
+            raise RequestError("routers that name classes can only be judged by labels; give labels=, one an image")
 
     def radii(self, node: Node, leans: Mapping[int | None, float]) -> Floats:
         """How far a part of the tree would certify each image if its routers leaned like this."""
         if node.is_expert:
             return self.experts[node.experts[0]]
-        sigma = self.routers[node.inner][1]
-        below = np.stack([self.radii(route, leans) for route in node.routes], axis=1)
+        sigma, counts = self.routers[node.inner][1], self.counts(node, leans[node.inner])
         proof = replace(self.proof, network=ROUTERS + (0 if node.inner is None else 1 + node.inner))
-        return routed_radii(self.counts(node, leans[node.inner]), sigma, below, proof)
+        if node.inner in self.names:  # the expert whose sureness it is has spoken: only what is below is asked
+            assert self.labels is not None
+            return named_radii(counts, self.labels, sigma, self.radii(node.routes[0], leans), proof)
+        below = np.stack([self.radii(route, leans) for route in node.routes], axis=1)
+        return routed_radii(counts, sigma, below, proof)
 
     def counts(self, node: Node, by: float) -> Ints:
-        """How often a router takes each route if it leans so; kept, since the search asks again and again."""
+        """How often a router has each outcome if it leans so; kept, since the search asks again and again."""
         asked = node.inner, by
         if asked not in self._counts:
-            self._counts[asked] = counted(self.routers[node.inner][0], by)
+            self._counts[asked] = counted(self.routers[node.inner][0], by, names=node.inner in self.names)
         return self._counts[asked]
 
 
@@ -164,23 +194,30 @@ def lean(model: Classifier, by: float) -> None:
     images = torch.zeros(2, *model.description.input_shape, device=next(model.parameters()).device)
     with torch.no_grad():
         before = model.eval()(images)
-        towards = _towards(by, before.shape[1])
-        _last_bias(model, len(towards)).add_(towards.to(before))
+        bias, names = _last_bias(model, before.shape[1])
+        leant = torch.from_numpy(towards(by, before.shape[1], names=names))
+        # Where it names, the last outcome passes, which is the first bias; the second is that of all classes.
+        bias.add_((leant.flip(0) if names else leant)[: len(bias)].to(before))
         moved = (model(images) - before).cpu()
-    if not torch.allclose(moved, towards.expand_as(moved), atol=1e-4 * (1 + abs(by))):
+    if not torch.allclose(moved, leant.expand_as(moved), atol=1e-4 * (1 + abs(by))):
         raise RequestError(f"a router can only lean where the last layer's biases are added to its logits: {ONLY}")
 
 
-def _towards(by: float, routes: int) -> Tensor:
-    return by * (torch.arange(routes) - (routes - 1) / 2)
+def towards(by: float, routes: int, *, names: bool = False) -> NDArray[np.float32]:
+    """What is added to the logits of a router that leans so; `names`: the last passes, the others name classes."""
+    place = 0.5 - (np.arange(routes) == routes - 1) if names else np.arange(routes) - (routes - 1) / 2
+    found: NDArray[np.float32] = np.float32(by) * place.astype(np.float32)
+    return found
 
 
-def _last_bias(model: nn.Module, routes: int) -> Tensor:
+def _last_bias(model: nn.Module, routes: int) -> tuple[Tensor, bool]:
+    """The bias by which a router leans, and whether it names classes."""
     lasts = [layer for layer in model.modules() if isinstance(layer, nn.Linear | Sureness)]
     own = [layer for layer in lasts if isinstance(layer, Sureness)] or lasts[-1:]
-    if not own or own[0].bias is None or len(own[0].bias) != routes:
+    names = bool(own) and isinstance(own[0], Sureness) and own[0].names
+    if not own or own[0].bias is None or len(own[0].bias) != (2 if names else routes):
         raise RequestError(f"a router can only lean where the last layer has a bias for each route: {ONLY}")
-    return own[0].bias
+    return own[0].bias, names
 
 
 def write_leans(path: Path, leans: Mapping[int | None, float], told: Mapping[str, Any]) -> None:
@@ -207,10 +244,9 @@ def read_leans(path: Path, plan: Mapping[str, Any]) -> dict[int | None, float] |
     return leans
 
 
-def counted(logits: NDArray[np.float32], by: float = 0.0) -> Ints:
-    """How often each class leads, (images, classes), in a network that leans so."""
+def counted(logits: NDArray[np.float32], by: float = 0.0, *, names: bool = False) -> Ints:
+    """How often each class leads, (images, classes), in a network that leans so (see `towards`)."""
     classes = logits.shape[2]
-    towards = by * (np.arange(classes, dtype=np.float32) - (classes - 1) / 2)
-    first = (logits + towards.astype(np.float32)).argmax(axis=2)
+    first = (logits + towards(by, classes, names=names)).argmax(axis=2)
     found: Ints = (first[:, :, None] == np.arange(classes)).sum(axis=1)
     return found

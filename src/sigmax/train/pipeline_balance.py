@@ -95,7 +95,8 @@ class Balance:
             sigma = self.config.router_of(node).sigma
             logits[node.inner] = (self._logits(self.router(node), sigma, draws), sigma)
         watch(total, total)
-        return Votes(radii, logits, self._proof)
+        names = frozenset(node.inner for node in routers if self.config.router_of(node).names)
+        return Votes(radii, logits, self._proof, labels=np.asarray(self.data.held_out.labels), names=names)
 
     @property
     def _proof(self) -> Proof:

@@ -97,6 +97,8 @@ def _router(router: RouterConfig) -> Claim:
     for name in ("start", "sure_of"):
         if told[name] is None:  # as it was told before there was a choice
             del told[name]
+    if not told["names"]:
+        del told["names"]
     return told
 
 

@@ -128,6 +128,11 @@ class PipelineConfig:
                     f"{where}.sure_of decides between two routes, in one step (steps = ['router']); got "
                     f"{len(node.routes)} routes and steps = {list(self.steps)}. More routes make a tree, [[inner]]"
                 )
+            if self.router_of(node).names and node.routes[1].experts != (place,):
+                raise RequestError(
+                    f"{where}.names: the router answers for its last route, which must be the expert that sure_of "
+                    f"names; got sure_of = {place}, and the last route is {list(node.routes[1].experts)}"
+                )
 
     def _check_steps(self) -> None:
         """Raise for what cannot go together, though each table is right by itself."""
@@ -180,8 +185,14 @@ class PipelineConfig:
         """The rule of a part of the tree over experts of these rules."""
         if node.is_expert:
             return experts[node.experts[0]]
-        below = tuple(self.rule_of(route, experts, combination) for route in node.routes)
-        return DualRule(SmoothedRule(self.router_of(node).sigma, len(below)), below, combination)
+        router = self.router_of(node)
+        below = tuple(self.rule_of(route, experts, combination) for route in self.asked(node))
+        outcomes = below[0].classes + 1 if router.names else len(below)
+        return DualRule(SmoothedRule(router.sigma, outcomes), below, combination)
+
+    def asked(self, node: Node) -> tuple[Node, ...]:
+        """The routes of a router that are asked for a class: of one that names, only what it passes to."""
+        return node.routes[:1] if self.router_of(node).names else node.routes
 
     def check_draws(self, experts: Sequence[Rule]) -> None:
         """Raise where labels or certificates of such experts could only abstain, or the experts do not fit."""

@@ -140,7 +140,7 @@ def _router(cls: type[RouterConfig], told: Table, where: str, device: str) -> di
     """The loss's options stand in the same table; a preset fills what the table leaves out."""
     options = get_type_hints(LossOptions)
     given = _entries(cls, told, where, preset=str, **options)
-    needless = sorted(set(given) - {"sigma", "sure_of", "experts"}) if "sure_of" in given else []
+    needless = sorted(set(given) - {"sigma", "sure_of", "names", "experts"}) if "sure_of" in given else []
     if needless:
         raise RequestError(
             f"{where}.sure_of makes an expert's network the router and trains nothing; leave out "

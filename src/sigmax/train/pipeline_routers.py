@@ -77,7 +77,7 @@ class Routers:
             self.balance(count).apply(model, node)
         sigma, classes = self.config.router_of(node).sigma, model.description.classes
         told: dict[str, Any] = {"count": count, "experts": experts, "how": how, "balanced": balanced}
-        below = [self.system(route, rule, **told) for route in node.routes]
+        below = [self.system(route, rule, **told) for route in self.config.asked(node)]
         return Dual(Smoothed(model, sigma=sigma, classes=classes, **how), below, rule=rule)
 
     def balance(self, count: int) -> Balance:
@@ -140,7 +140,8 @@ class Routers:
     def _take(self, node: Node, count: int, place: int, watch: Advance) -> None:
         """Make an expert's network the router: its sureness decides."""
         path = self._file(count, node)
-        made = models.sureness(self.network(place), sigma=self.config.router_of(node).sigma)
+        told = self.config.router_of(node)
+        made = models.sureness(self.network(place), sigma=told.sigma, names=told.names)
         if not path.exists():
             models.save(path, made)
         elif models.fingerprint(path) != models.fingerprint(made):

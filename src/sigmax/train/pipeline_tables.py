@@ -181,6 +181,7 @@ class RouterConfig:
     held_out: float = 0.1
     start: int | None = None  # place of the expert whose network to begin with, its last layer aside
     sure_of: int | None = None  # place of the expert whose sureness decides between two routes; nothing is trained
+    names: bool = False  # that expert is the second route, and what it is sure of it answers by the router's votes
     loss: LossOptions = field(default_factory=LossOptions)
     training: Settings = SMALL.settings
 
@@ -191,6 +192,8 @@ class RouterConfig:
             check_loss(self.sigma, self.loss)
             if not 0 < self.held_out < 1:
                 raise RequestError(f"held_out must lie between 0 and 1; got {self.held_out!r}")
+            if self.names and self.sure_of is None:
+                raise RequestError("names is about the expert whose sureness decides; set sure_of to its place")
         check_network(where, self.model, self.normalise)
 
 

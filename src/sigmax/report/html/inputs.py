@@ -13,7 +13,7 @@ from sigmax.records.lines import Record
 from sigmax.records.run import Run
 from sigmax.report.html.packing import column, floats, millionths, millionths_up
 from sigmax.report.routes import is_dual, routing
-from sigmax.report.schemes import expert_name
+from sigmax.report.schemes import expert_name, names
 from sigmax.report.study import Study
 
 if TYPE_CHECKING:
@@ -85,8 +85,9 @@ def described(name: str, rule: Mapping[str, Any]) -> Data:
     *parts, last = name.split("/")
     words, routes = list[str](), None
     for part in parts:
-        if part == "router":
-            routes = [expert_name(expert) for expert in rule.get("experts", ())]
+        if part in ("router", "named"):  # of a router that names, classes come first and then the expert
+            classes = map(str, range(rule.get("classes", 0))) if names(rule) else ()
+            routes = [*classes, *(expert_name(expert) for expert in rule.get("experts", ()))]
             words.append("router")
         elif part.startswith("scale-"):
             words.append(f"sigma {rule['sigmas'][-1 - int(part.rpartition('-')[2])]:g}")
