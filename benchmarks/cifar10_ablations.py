@@ -48,12 +48,14 @@ class Variant:
 
     `taught`: it is about routers that are trained. Where the recipe has none, one router over all experts, which
     begins with the last one's network, is put in place of its routers.
+    `sure`: its routers are the sureness of the experts, which "names" classes or chooses among "routes".
     """
 
     name: str
     changes: tuple[str, ...] = ()
     reuse: tuple[str, ...] = ()
     taught: bool = True
+    sure: str = ""
 
 
 def _sets() -> list[Variant]:
@@ -77,7 +79,8 @@ STUDIES: dict[str, list[Variant]] = {
         for weight in (0.0, 0.5, 2.0, 10.0)
     ],
     "router": [
-        Variant("the recipe's", (), EXPERTS + LABELS, taught=False),
+        Variant("sureness that names", (), EXPERTS, taught=False, sure="names"),
+        Variant("sureness between two routes", (), EXPERTS, taught=False, sure="routes"),
         Variant("taught by the paper's loss", ("router.objective=paper",), EXPERTS + LABELS),
         Variant("taught by what is certified", CERTIFIED, EXPERTS + LABELS),
     ],
@@ -195,7 +198,8 @@ def _trained(
         out = base.config.out / "ablations" / study / _folder(variant)
         for name in variant.reuse:
             _take_over(base.config.out / name, out / name)
-        told = [*taught(variant, base.config), *changes, *variant.changes, f"out={out.resolve()}"]
+        routers = [*taught(variant, base.config), *sure(variant, base.config)]
+        told = [*routers, *changes, *variant.changes, f"out={out.resolve()}"]
         varied = _pipeline(recipe, [*told, "certify.experts=false"])
         _borrow(varied, labels=LABELS[0] in variant.reuse)
         for run in varied.run(progress):
@@ -213,11 +217,30 @@ def taught(variant: Variant, config: "PipelineConfig") -> Sequence[str]:
         "inner=[]",
         f"labels={LABELLING}",
         "router.sure_of=",
+        "router.names=",
         f"router.start={last}",
         f"router.model={experts.model}",
         f"router.options={{{options}}}",
         f"router.normalise={experts.normalise}",
         f"router.training={TRAINING}",
+    ]
+
+
+def sure(variant: Variant, config: "PipelineConfig") -> Sequence[str]:
+    """What makes the routers of a recipe the sureness of its experts: a tree, from the most noise to the least."""
+    if not variant.sure:
+        return []
+    names, sigmas = json.dumps(variant.sure == "names"), config.experts.sigmas
+    below = [
+        f"{{experts = {list(range(place + 1))}, sigma = {sigmas[place]}, sure_of = {place}, names = {names}}}"
+        for place in range(1, len(sigmas) - 1)
+    ]
+    top = len(sigmas) - 1
+    return [
+        'steps=["router"]',
+        "labels=",
+        f"router={{sigma = {sigmas[top]}, sure_of = {top}, names = {names}}}",
+        f"inner=[{', '.join(below)}]",
     ]
 
 

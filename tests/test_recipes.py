@@ -65,8 +65,8 @@ def test_the_recipe_made_small_runs_to_its_end(small_dual):
     assert len(runs) == 7
     assert all(verify(run.path).holds for run in runs)
     assert repr(sx.load(out / "systems" / "dual-consensus")) == (
-        "Dual(consensus, router sigma 0.86, "
-        "experts (consensus, router sigma 0.52, experts 0.33 / 0.52) / 0.86, 10 classes)"
+        "Dual(consensus, router sigma 0.86 names or passes to "
+        "(consensus, router sigma 0.52 names or passes to 0.33), 10 classes)"
     )
 
 
@@ -171,7 +171,7 @@ def test_taught_routers_are_set_beside_those_of_sureness(tmp_path, capsys):
     words = [word for change in changes for word in ("--set", change)]
     cifar10_ablations.main([str(tmp_path / "pipe.toml"), *words, "--radii", "0,0.1", "--study", "router"])
     rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
-    assert len(rows) == 1 + 3 * 2
+    assert len(rows) == 1 + 4 * 2
     made = sorted((tmp_path / "work" / "ablations" / "router").glob("*/labels-1"))
     assert len(made) == 2
     assert len({(folder / "expert-0.jsonl").read_bytes() for folder in made}) == 1
