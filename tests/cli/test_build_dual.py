@@ -41,7 +41,7 @@ def test_router_and_experts_become_one_system(experts, tmp_path, sigmax):
     built = sigmax("build", "dual", net, *experts, "--out", tmp_path / "dual")
     assert built.returncode == 0, built.stderr
     assert built.stderr == ""
-    assert "2 experts behind a router with sigma 0.5, 10 classes, rule consensus" in built.stdout
+    assert "Dual(consensus, router sigma 0.5, experts 0.25 / 0.5, 10 classes)" in built.stdout
     system, model = sx.load(tmp_path / "dual"), models.load(net)[0]
     assert fingerprint(system) == fingerprint(
         sx.Dual(sx.Smoothed(model, sigma=0.5, classes=2), [sx.load(expert) for expert in experts])
@@ -154,3 +154,33 @@ def test_a_system_kept_small_certifies_from_its_folder(experts, trained, tmp_pat
         whole = sigmax("build", *words, "--out", out)
         assert whole.returncode == 2
         assert "holds another system" in whole.stderr
+
+
+def test_a_classifier_that_names_what_it_is_sure_of(experts, tmp_path, sigmax):
+    net = router(tmp_path, 10)
+    built = sigmax("build", "dual", net, experts[0], "--sure", "names", "--lean", 0.5, "--out", tmp_path / "dual")
+    assert built.returncode == 0, built.stderr
+    assert "router sigma 0.5 names or passes to 0.25, 10 classes" in built.stdout
+    assert sx.load(tmp_path / "dual").router.voters["base"].model.network.bias.tolist() == [-0.25, 0.25]
+    words = ["--data", "digits", "--max", 3, "--n", 200, "--out", tmp_path / "run.jsonl"]
+    assert sigmax("certify", tmp_path / "dual", *words).returncode == 0
+    assert sigmax("verify", tmp_path / "run.jsonl").returncode == 0
+    assert sigmax("predict", tmp_path / "dual", "--data", "digits", "--max", 3).returncode == 0
+    shown = sigmax("report", tmp_path / "run.jsonl", "--out", tmp_path / "report")
+    assert shown.returncode == 0, shown.stderr
+    routes = sigmax("build", "dual", net, *experts, "--sure", "routes", "--out", tmp_path / "routes")
+    assert routes.returncode == 0, routes.stderr
+    assert sx.load(tmp_path / "routes").router.classes == 2
+
+
+def test_sureness_that_cannot_be_is_refused(experts, tmp_path, sigmax):
+    net = router(tmp_path, 10)
+    for words, message in (
+        ((*experts, "--sure", "names"), "one class more than the expert"),
+        ((*experts, "--lean", 1), "give it with --sure names or --sure routes"),
+        ((experts[0], "--sure", "routes"), "the router tells 2 routes apart, but there are 1 experts"),
+    ):
+        done = sigmax("build", "dual", net, *words, "--out", tmp_path / "none")
+        assert done.returncode == 2, done.stdout
+        assert message in " ".join(done.stderr.split()), done.stderr
+        assert not (tmp_path / "none").exists()

@@ -19,7 +19,7 @@ from sigmax.errors import RequestError
 if TYPE_CHECKING:
     from torch import nn
 
-    from sigmax.models import Description
+    from sigmax.models import Classifier, Description
 
 TRANSFORMERS = "transformers:"
 
@@ -91,12 +91,22 @@ def dual(
         ),
     ] = opt.RuleName.CONSENSUS,
     sigma: Annotated[float | None, typer.Option(help="The router's noise (default: as trained).")] = None,
+    sure: Annotated[
+        opt.SureName | None,
+        typer.Option(
+            help="ROUTER is a classifier, and how sure it is decides. names: it names the class it is sure of, and "
+            "passes the rest to one EXPERT of less noise. routes: of two EXPERTs the second gets what it knows."
+        ),
+    ] = None,
+    lean: Annotated[float, typer.Option(help="With --sure: above 0 it is sure more readily, below 0 less.")] = 0.0,
     denoiser: Denoiser = None,
     store: opt.Store = opt.StoreName.FP32,
 ) -> None:
     """Route each input to one of several experts, which may be of any kind, dual systems included.
 
     Example: `sigmax build dual router.safetensors systems/0.25 systems/0.5 systems/1.0 --out systems/dual`
+
+    Example: `sigmax build dual nets/half.safetensors systems/0.25 --sure names --out systems/dual`
     """
     from sigmax import models
     from sigmax import system as systems
@@ -106,6 +116,11 @@ def dual(
     _refuse_folder(router)
     model, description = models.load(router)
     noise = _noise(router, description, sigma)
+    if sure is not None:
+        model = _sure(model, noise, lean, names=sure is opt.SureName.NAMES)
+        description = model.description
+    elif lean:
+        raise RequestError("--lean says how sure is sure enough; give it with --sure names or --sure routes")
     loaded = systems.load_together(experts)
     with warnings.catch_warnings(record=True) as caught, _asking_for_a_router(router, description, len(loaded)):
         warnings.simplefilter("always")
@@ -115,10 +130,17 @@ def dual(
         complain(f"warning: {warning.message}", style="yellow")
     _compare_experts(description, {name: systems.fingerprint(e) for name, e in zip(experts, loaded, strict=True)})
     scheme.save(out, store=store.value)
-    say(
-        f"Wrote {out}: {len(loaded)} experts behind a router with sigma {noise:g}, {scheme.classes} classes, "
-        f"rule {rule.value}. Next: sigmax certify {out} --data ... --out RUN"
-    )
+    say(f"Wrote {out}: {scheme}. Next: sigmax certify {out} --data ... --out RUN")
+
+
+def _sure(classifier: "Classifier", sigma: float, by: float, *, names: bool) -> "Classifier":
+    """The router of a classifier's sureness."""
+    from sigmax import models
+    from sigmax.train.balance import lean
+
+    router = models.sureness(classifier, sigma=sigma, names=names)
+    lean(router, by)
+    return router
 
 
 def _noise(network: Path, description: "Description", asked: float | None) -> float:

@@ -38,6 +38,13 @@ class BoundName(StrEnum):
     RUNNER_UP = "runner-up"
 
 
+class SureName(StrEnum):
+    """What the sureness of a classifier does as a router."""
+
+    NAMES = "names"
+    ROUTES = "routes"
+
+
 class RuleName(StrEnum):
     """How a dual system combines router and experts."""
 

@@ -83,20 +83,26 @@ class Balance:
         }
 
     def _votes(self, draws: int, watch: Advance) -> Votes:
-        routers = list(self.config.tree.routers())
-        total = self.config.count + len(routers)
-        radii = []
-        for place in range(self.config.count):
-            watch(place, total)
-            radii.append(self._expert_radii(place, draws))
+        routers, asked = list(self.config.tree.routers()), sorted(self._asked(self.config.tree))
+        total = len(asked) + len(routers)
+        radii = [np.zeros(len(self.data.held_out))] * self.config.count
+        for done, place in enumerate(asked):
+            watch(done, total)
+            radii[place] = self._expert_radii(place, draws)
         logits = {}
-        for done, node in enumerate(routers, start=self.config.count):
+        for done, node in enumerate(routers, start=len(asked)):
             watch(done, total)
             sigma = self.config.router_of(node).sigma
             logits[node.inner] = (self._logits(self.router(node), sigma, draws), sigma)
         watch(total, total)
         names = frozenset(node.inner for node in routers if self.config.router_of(node).names)
         return Votes(radii, logits, self._proof, labels=np.asarray(self.data.held_out.labels), names=names)
+
+    def _asked(self, node: Node) -> set[int]:
+        """The experts that certify classes themselves; a router that names answers for its last one."""
+        if node.is_expert:
+            return set(node.experts)
+        return {place for route in self.config.asked(node) for place in self._asked(route)}
 
     @property
     def _proof(self) -> Proof:
