@@ -10,6 +10,8 @@ import torch
 from scipy.stats import norm
 
 import sigmax as sx
+from sigmax import models, report, train
+from sigmax.bench import field_loop
 from sigmax.certify import naming as naming_module
 from tests.certify.regions import Known, naming, planes, smoothed
 from tests.certify.test_adaptive_soundness import QUESTIONS
@@ -29,6 +31,7 @@ from tests.certify.test_dual_soundness import (
     wrong,
 )
 
+pytestmark = pytest.mark.filterwarnings("ignore:the router's sigma")
 ASKED = ("the radius", "one target", "many targets", "tolerance")
 
 
@@ -169,3 +172,62 @@ def test_requests():
     three = [sx.Smoothed(lambda batch: batch[:, 0].long(), sigma=1.0, classes=k) for k in (4, 3)]
     with pytest.raises(sx.RequestError, match="router, which gets .* can never predict"):
         sx.Dual(three[0], three[1:]).predict(torch.zeros(1, 2), n=11, alpha=0.002)
+
+
+def test_a_class_that_most_draws_do_not_name_is_left_to_the_expert():
+    """A class with the most votes, but not half of them, is not what is claimed: here the expert knows better."""
+
+    def router(batch):
+        place = torch.arange(len(batch)) % 50
+        return torch.where(place < 19, 0, torch.where(place < 21, 1, torch.where(place < 31, 2, 3)))
+
+    expert = sx.Smoothed(lambda batch: torch.ones(len(batch), dtype=torch.long), sigma=0.25, classes=3)
+    system = sx.Dual(sx.Smoothed(router, sigma=0.5, classes=4, batch=50), [expert])
+    found = system.certify(torch.zeros(5, 2), n0=100, n=1000, alpha=0.001)
+    assert all(c.predicted == 1 and c.radius > 0.05 for c in found)
+    assert not any("named" in stage.name for c in found for stage in c.stages)
+
+
+def test_a_network_that_is_out_of_its_mind_names_nothing():
+    told = models.Description(
+        architecture="small-cnn", classes=10, input_shape=(1, 8, 8), options={"width": 4}, sigma=0.5
+    )
+    broken = models.create(told)
+    with torch.no_grad():
+        broken.network.linear.bias.fill_(torch.nan)
+    router = sx.Smoothed(models.sureness(broken, names=True), sigma=0.5, classes=11)
+    system = sx.Dual(router, [sx.Smoothed(models.create(told), sigma=0.25, classes=10)])
+    with pytest.raises(sx.RunError, match="NaN logits"):
+        system.certify(torch.rand(1, 1, 8, 8), n0=20, n=100, alpha=0.01)
+
+
+def test_a_router_that_was_trained_for_routes_does_not_name():
+    notes = {"router": {"experts": ["a", "b", "c"]}}
+    told = models.Description(
+        architecture="small-cnn", classes=3, input_shape=(1, 8, 8), options={"width": 4}, notes=notes
+    )
+    expert = sx.Smoothed(lambda batch: batch, sigma=0.25, classes=2)
+    with pytest.raises(sx.RequestError, match="trained to choose among 3 experts, but there are 1"):
+        sx.Dual(sx.Smoothed(models.create(told), sigma=0.5, classes=3), [expert])
+
+
+def test_what_is_for_routes_is_refused(tmp_path):
+    told = models.Description(architecture="small-cnn", classes=10, input_shape=(1, 8, 8), options={"width": 4})
+    low, high = models.create(told), models.create(told)
+    router = sx.Smoothed(models.sureness(high, names=True), sigma=0.5, classes=11)
+    system = sx.Dual(router, [sx.Smoothed(low, sigma=0.25, classes=10)])
+    digits = sx.data.load("digits")
+    with pytest.raises(sx.RequestError, match="no routes to fine-tune experts for"):
+        train.fine_tune(system, digits, tmp_path / "tuned", settings=train.Settings(epochs=1))
+    run = sx.certify_run(system, digits, tmp_path / "run.jsonl", n0=10, n=50, alpha=0.05, maximum=3)
+    with pytest.raises(sx.RequestError, match="no routes to tell apart"):
+        report.routing(run)
+
+
+def test_the_field_s_loop_asks_whoever_is_in_charge():
+    """Two inputs: one that the router names, one that it passes."""
+    router = sx.Smoothed(lambda b: torch.nn.functional.one_hot(2 - (b[:, 0] > 5).long(), 3), sigma=0.5, classes=3)
+    expert = sx.Smoothed(lambda b: torch.nn.functional.one_hot((b[:, 0] > 0).long(), 2), sigma=0.25, classes=2)
+    asked = field_loop.sampler(sx.Dual(router, [expert]), n0=10, n=20)
+    assert asked(torch.tensor([9.0])) == ["router/base"]
+    assert asked(torch.tensor([-9.0])) == ["router/base", "expert-0/base"]

@@ -168,6 +168,9 @@ def test_a_classifier_that_names_what_it_is_sure_of(experts, tmp_path, sigmax):
     assert sigmax("predict", tmp_path / "dual", "--data", "digits", "--max", 3).returncode == 0
     shown = sigmax("report", tmp_path / "run.jsonl", "--out", tmp_path / "report")
     assert shown.returncode == 0, shown.stderr
+    words = ["--data", "digits", "--inputs", 2, "--field-inputs", 1, "--n", 200]
+    timed = sigmax("bench", tmp_path / "dual", *words)
+    assert timed.returncode == 0, timed.stderr
     routes = sigmax("build", "dual", net, *experts, "--sure", "routes", "--out", tmp_path / "routes")
     assert routes.returncode == 0, routes.stderr
     assert sx.load(tmp_path / "routes").router.classes == 2
@@ -178,6 +181,8 @@ def test_sureness_that_cannot_be_is_refused(experts, tmp_path, sigmax):
     for words, message in (
         ((*experts, "--sure", "names"), "one class more than the expert"),
         ((*experts, "--lean", 1), "give it with --sure names or --sure routes"),
+        ((experts[0], "--sure", "names", "--lean", "nan"), "a lean must be a number from -6 to 6; got nan"),
+        ((experts[0], "--sure", "names", "--lean", "inf"), "a lean must be a number from -6 to 6; got inf"),
         ((experts[0], "--sure", "routes"), "the router tells 2 routes apart, but there are 1 experts"),
     ):
         done = sigmax("build", "dual", net, *words, "--out", tmp_path / "none")

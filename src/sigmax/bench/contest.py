@@ -12,6 +12,7 @@ from torch import Tensor
 from sigmax import __version__
 from sigmax.bench import ceiling, field_loop
 from sigmax.bench.stages import Shares
+from sigmax.certify.dual_parts import NAMED, ROUTER
 from sigmax.certify.sampling import Sampling
 from sigmax.certify.scheme import Scheme
 from sigmax.records.certificate import Certificate
@@ -116,8 +117,10 @@ def _operations(certificate: Certificate, cost: Mapping[str, int]) -> int:
 
 
 def _network(stage: str) -> str:
-    part, slash, _ = stage.rpartition("/")
-    return f"{part}{slash}base"
+    *parts, _ = stage.split("/")
+    if parts and parts[-1] == NAMED:  # by the router itself
+        parts[-1] = ROUTER
+    return "/".join([*parts, "base"])
 
 
 def main_device(scheme: Scheme) -> tuple[torch.device, torch.dtype]:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from sigmax.certify.dual import Dual
 from sigmax.certify.dual_parts import ROUTER, expert_name
+from sigmax.certify.dual_rule import DualRule
 from sigmax.certify.procedure import prefixed
 from sigmax.certify.scheme import Scheme
 from sigmax.certify.smoothed import Smoothed
@@ -40,7 +41,8 @@ def count_votes(model: Model, x: Tensor, sigma: float, n: int, classes: int) -> 
 def sampler(scheme: Scheme, *, n0: int, n: int) -> Callable[[Tensor], list[str]]:
     """What the field would run for this scheme: a function of one image (on the device) that names who voted.
 
-    A dual system runs as published: the router's votes, then those of the expert it names.
+    A dual system runs as published: the router's votes, then those of the expert it names; where it names a class
+    itself, no more.
     """
     if isinstance(scheme, Smoothed):
 
@@ -56,6 +58,11 @@ def sampler(scheme: Scheme, *, n0: int, n: int) -> Callable[[Tensor], list[str]]
 
     def route_and_certify(x: Tensor) -> list[str]:
         route = _certify(scheme.router, x, n0, n)
+        assert isinstance(scheme.rule, DualRule)
+        if scheme.rule.names:
+            if route < scheme.classes:
+                return [prefixed(ROUTER, "base")]
+            route = 0
         expert = scheme.experts[route]
         assert isinstance(expert, Smoothed)
         _certify(expert, x, n0, n)

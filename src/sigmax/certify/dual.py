@@ -14,6 +14,7 @@ from sigmax.certify.scheme import Domain, Scheme
 from sigmax.certify.smoothed import Smoothed
 from sigmax.certify.smoothed_rule import SmoothedRule
 from sigmax.errors import RequestError
+from sigmax.models.classifier import describe
 from sigmax.noise.sharing import can_share
 from sigmax.noise.voter import Voter
 
@@ -35,6 +36,8 @@ class Dual(Scheme):
         assert isinstance(router.rule, SmoothedRule)
         dual = DualRule(router.rule, tuple(expert.rule for expert in experts), rule, _sharing(router, experts))
         super().__init__(dual, _voters(parts), domain=_domain(parts))
+        if dual.names:
+            _refuse_trained(router, len(experts))
         self.router = router
         self.experts = experts
         self.combination: Combination = dual.rule
@@ -60,6 +63,16 @@ class Dual(Scheme):
 
     def __repr__(self) -> str:
         return f"Dual({_in_short(self)}, {self.classes} classes)"
+
+
+def _refuse_trained(router: Smoothed, experts: int) -> None:
+    """A router that was trained to choose among experts names no classes, though their number may be right."""
+    told = describe(router.voters["base"].model)
+    if told is not None and "router" in told.notes:
+        raise RequestError(
+            f"the router was trained to choose among {told.classes} experts, but there are {experts}; give one for "
+            "each of its routes, in their order"
+        )
 
 
 def _sharing(router: Smoothed, experts: Sequence[Scheme]) -> frozenset[int]:

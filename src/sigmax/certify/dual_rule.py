@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from sigmax.bounds import Budget
@@ -122,7 +122,8 @@ class DualRule:
             expert_name(j): (expert, for_expert[j]) for j, expert in enumerate(self.experts)
         }
         if self.names:
-            parts[ROUTER] = self.router, naming.Pay.of(for_router, picked=True, blind=self.rule == "min").naming
+            pay = naming.Pay.of(for_router, picked=True, blind=self.rule == "min")
+            parts[ROUTER] = replace(self.router, bound="one-sided"), pay.naming
         elif self.rule == "min":
             parts[ROUTER] = self.router, for_router
         for name, (part, share) in parts.items():

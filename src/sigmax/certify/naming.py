@@ -52,7 +52,7 @@ def certifying(
     """
     for_router, (for_expert, *_) = grants
     picks = yield from votes(ask_router(router, "selection", n0))
-    names = Names(router, leading(picks)[0], n=n, alpha=for_router, sampling=sampling, blind=blind)
+    names = Names(router, picked(picks), n=n, alpha=for_router, sampling=sampling, blind=blind)
     furthest = expert.largest_radius(n=n, alpha=for_expert, sampling=sampling)
     yield from names.more()
     while not names.settled:
@@ -65,6 +65,12 @@ def certifying(
             yield from names.more()
     unused = [] if below is not None or not expert.pays else [Spent(expert_name(EXPERT), for_expert)]
     return _concluded(names, picks, below, alpha=alpha, unused=unused)
+
+
+def picked(picks: Counts) -> int | None:
+    """The class that most votes of the selection name; None where there is none, and the router is to pass."""
+    top, _ = leading(picks)
+    return top if top != len(picks) - 1 and 2 * picks[top] > sum(picks) else None
 
 
 @dataclass(frozen=True)
@@ -89,11 +95,11 @@ class Names:
     """The router's votes, look by look, and what they prove: bounds of all looks hold together."""
 
     def __init__(
-        self, router: SmoothedRule, top: int, *, n: int, alpha: float, sampling: Sampling, blind: bool
+        self, router: SmoothedRule, label: int | None, *, n: int, alpha: float, sampling: Sampling, blind: bool
     ) -> None:
         self.router, self.n, self.sampling, self.blind, self.alpha = router, n, sampling, blind, alpha
         self.passing = router.classes - 1
-        self.picked = None if top == self.passing else top
+        self.picked = label
         self.pay = Pay.of(alpha, picked=self.picked is not None, blind=blind)
         part = ROUTER if self.picked is None else NAMED
         self.poll = Poll(ask_router(router, "estimation", n, part=part), sampling.schedule(n, alpha))

@@ -52,6 +52,8 @@ class Sureness(nn.Module):
         asked = logits if self.names else logits.amax(dim=1, keepdim=True)
         missing = (logits.logsumexp(dim=1, keepdim=True) - asked).nan_to_num(0.0)  # log(1 / p); inf is certain
         sure = -missing.clamp(_LEAST, _MOST).expm1().log()
+        if self.names:  # no class is named by a network that is out of its mind; of two routes its expert says so
+            sure = sure.masked_fill(logits.isnan().any(dim=1, keepdim=True), torch.nan)
         unsure = torch.zeros_like(sure[:, :1]) + self.bias[0]
         sure = sure + self.bias[1]
         return torch.cat([sure, unsure] if self.names else [unsure, sure], dim=1)

@@ -86,7 +86,8 @@ class Stage:
     is the distance at which the strongest rival could win. In a deterministic expert's stage, one look without
     noise (`sigma` 0), `lower` and `upper` are the leading score and the strongest rival's.
     `looks`: the new votes of every look, where sampling was adaptive. `alpha` is then the level of the look that
-    proved most, whose bounds `lower` and `upper` are (0 where no look could claim anything).
+    proved most, whose bounds `lower` and `upper` are (0 where no look could claim anything); in a cascade, and of a
+    router that names classes, it is what all looks have together, and the bounds are the best of them.
     A stage without votes tells the noise of this very input (`sigma`), or what a memory did: `balls` are the stored
     answers that decided, by their place in the memory, with the input's distance from each; `upper` is the relative
     error of such distances, `radius` what was left.

@@ -38,8 +38,9 @@ class Votes(NamedTuple):
 def true_class_votes(run: Run) -> Votes:
     """The estimation votes of every input's true class, in the order of the records.
 
-    A dual run's are those of the expert the router put first. A log without counts tells them by its radii, as
-    exactly as these are printed, and only of inputs it certified for their true class. Refused where sampling was
+    A dual run's are those of the expert the router put first; where a router named the class itself they are its
+    own, and those that passed count against every class. A log without counts tells them by its radii, as exactly
+    as these are printed, and only of inputs it certified for their true class. Refused where sampling was
     adaptive.
     """
     if run.plan.method == "imported":

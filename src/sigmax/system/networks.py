@@ -187,6 +187,6 @@ class Networks:
         return None if file is None else (PART, self.folder / self._within(str(file)))
 
     def _within(self, file: str) -> Path:
-        if Path(file).name != file:
+        if Path(file).name != file or file in ("", ".."):
             raise RequestError(f"{self.head}: network files lie in the folder itself; got {file!r}")
         return Path(file)

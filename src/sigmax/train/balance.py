@@ -191,6 +191,8 @@ def _climb(worth: Callable[[tuple[float, ...]], tuple[float, float]], count: int
 
 def lean(model: Classifier, by: float) -> None:
     """Make a router lean by moving, in place, the biases of its last layer; refused where they do not do that."""
+    if not abs(by) <= FURTHEST:
+        raise RequestError(f"a lean must be a number from {-FURTHEST:g} to {FURTHEST:g}; got {by!r}")
     images = torch.zeros(2, *model.description.input_shape, device=next(model.parameters()).device)
     with torch.no_grad():
         before = model.eval()(images)

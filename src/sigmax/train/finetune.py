@@ -22,6 +22,7 @@ from torch.nn import functional
 from sigmax import models
 from sigmax.certify.checks import is_whole
 from sigmax.certify.dual import Dual
+from sigmax.certify.dual_rule import DualRule
 from sigmax.certify.scheme import Scheme
 from sigmax.certify.smoothed import Smoothed
 from sigmax.certify.smoothed_rule import SmoothedRule
@@ -198,6 +199,12 @@ def shared_networks(experts: Sequence[Scheme]) -> dict[int, list[int]]:
 def _check(dual: Dual, dataset: Dataset, settings: Settings, folder: Path, n: int) -> None:
     check_votes(n)
     settings.torch_device()
+    assert isinstance(dual.rule, DualRule)
+    if dual.rule.names:
+        raise RequestError(
+            "this router names classes itself and has one expert, so there are no routes to fine-tune experts for; "
+            "train its networks with sigmax train classifier and build the system anew"
+        )
     if dual.classes != len(dataset.classes):
         raise RequestError(
             f"the system tells {dual.classes} classes apart, but {dataset.name} has {len(dataset.classes)}; "
