@@ -65,7 +65,7 @@ def in_words(rule: Mapping[str, Any]) -> str:
 
 def names(rule: Mapping[str, Any]) -> bool:
     """Whether it is a dual rule whose router names classes itself, and passes what it does not name."""
-    return rule["scheme"] == "dual" and len(rule["experts"]) == 1
+    return rule["scheme"] == "dual" and len(rule.get("experts", ())) == 1
 
 
 def expert_names(rule: Mapping[str, Any]) -> str:
