@@ -8,9 +8,7 @@
     W(c) = -sigma * Phi^-1(U(c))  within it no class but c is named
 
 So the class is A within R, and if B = A even within max(R, min(W(A), R_B)); where the router passed, it is B within
-min(W(B), R_B). For a share q_j becomes at most Phi(Phi^-1(q_j) + r / sigma) at a distance r (`radius.cascade`, at
-thresholds of 1/2), and it does not matter whether the router names a class or leaves it to an expert that says the
-same: a router of two minds is no loss as long as it would not name another class.
+min(W(B), R_B). The proof is in `radius.named`.
 
 U(c) = upper(max of k_j, j not c). The class of the largest share but c has no more votes than that maximum, so for
 a c that was fixed before these votes U(c) is one bound. Where the router passes, c is the expert's: U(c) then fails
@@ -140,7 +138,7 @@ class Names:
 
     def proved(self, below: Certificate | None) -> float:
         """The radius by now."""
-        return max(self.named, min(self.unnamed(self.label(below)), self.own(below)))
+        return radius.named(self.router.noise, self.lower, self.upper(self.label(below)), self.own(below))
 
     @property
     def lower(self) -> float:
@@ -156,11 +154,11 @@ class Names:
     @property
     def named(self) -> float:
         """R by now."""
-        return radius.cascade([self.router.noise], self.lower)
+        return radius.named(self.router.noise, self.lower)
 
     def unnamed(self, label: int | None) -> float:
         """W by now."""
-        return kept_out(self.router, self.upper(label))
+        return radius.kept_out(self.router.noise, self.upper(label))
 
     @property
     def may_be_named(self) -> float:
@@ -169,7 +167,7 @@ class Names:
             return self.named
         best = hopeful(self.poll.counts, self.picked, self.n, self.sampling.doubt)[self.picked]
         level = self.sampling.last_level(self.n, self.pay.naming)
-        return max(self.named, radius.cascade([self.router.noise], table.lower(best, self.n, level)))
+        return max(self.named, radius.named(self.router.noise, table.lower(best, self.n, level)))
 
     def may_be_unnamed(self, label: int | None) -> float:
         """W that all draws may prove."""
@@ -177,7 +175,7 @@ class Names:
             return self.unnamed(label)
         fewest = self._most(hopeful(self.poll.counts, self.passing, self.n, self.sampling.doubt), label)
         level = self.sampling.last_level(self.n, self.pay.rivals)
-        return max(self.unnamed(label), kept_out(self.router, table.upper(fewest, self.n, level)))
+        return max(self.unnamed(label), radius.kept_out(self.router.noise, table.upper(fewest, self.n, level)))
 
     def stage(self, label: int | None) -> Stage:
         """What is recorded: the bounds that count for this class, and how far the votes alone reach."""
@@ -209,19 +207,13 @@ class Names:
         return [(counts, level) for counts, level in zip(whole, levels, strict=False) if level]
 
 
-def kept_out(router: SmoothedRule, upper: float) -> float:
-    """How far no outcome with a share of at most `upper` here has more than half of the votes."""
-    # A certain class behind it, so that nothing but this bound limits the radius.
-    return radius.cascade([router.noise, router.noise], 1.0, [upper])
-
-
 def largest_radius(
     router: SmoothedRule, furthest: float, *, n: int, alpha: float, sampling: Sampling, blind: bool
 ) -> float:
     """What n votes can prove at most: all for one class, or none for any and an expert that goes so far."""
     picked, passed = (Pay.of(alpha, picked=picked, blind=blind) for picked in (True, False))
-    named = radius.cascade([router.noise], table.lower(n, n, sampling.last_level(n, picked.naming)))
-    unnamed = kept_out(router, table.upper(0, n, sampling.last_level(n, passed.rivals)))
+    named = radius.named(router.noise, table.lower(n, n, sampling.last_level(n, picked.naming)))
+    unnamed = radius.kept_out(router.noise, table.upper(0, n, sampling.last_level(n, passed.rivals)))
     return max(named, min(unnamed, furthest))
 
 

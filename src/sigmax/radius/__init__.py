@@ -4,6 +4,7 @@ from sigmax.radius.cascade import cascade
 from sigmax.radius.gaussian import gaussian, largest
 from sigmax.radius.lipschitz import lipschitz
 from sigmax.radius.memory import Memory, settle
+from sigmax.radius.named import kept_out, named
 from sigmax.radius.ratio_limits import ratio_limits, sharp_ratio_limits
 from sigmax.radius.renyi import renyi
 from sigmax.radius.routed import routed
@@ -13,8 +14,10 @@ __all__ = [
     "Memory",
     "cascade",
     "gaussian",
+    "kept_out",
     "largest",
     "lipschitz",
+    "named",
     "ratio_limits",
     "renyi",
     "routed",
