@@ -11,6 +11,7 @@ weights n_k / n. Only the process of rank 0 touches files and shows progress. Wh
 """
 
 import atexit
+import gc
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -160,6 +161,7 @@ def team(device: str) -> Iterator[Team]:
 
 def _part() -> None:
     if distributed.is_initialized():
+        gc.collect()  # a wrapped network in a cycle of references would keep the group's threads beyond its end
         distributed.barrier()  # one that left while another still listened has ended in an abort
         distributed.destroy_process_group()
 
