@@ -18,7 +18,6 @@ but c if c is the first, else the first is), so two payments serve every c, even
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 
 from sigmax import radius
 from sigmax.bounds import Spent, table
@@ -143,8 +142,10 @@ class Names:
     @property
     def lower(self) -> float:
         """L."""
-        top = self.passing if self.picked is None else self.picked
-        return max((table.lower(c[top], sum(c), level) for c, level in self._looks(self.pay.naming)), default=0.0)
+        if self.picked is None:
+            return 0.0
+        looks = self._looks(self.pay.naming)
+        return max((table.lower(c[self.picked], sum(c), level) for c, level in looks), default=0.0)
 
     def upper(self, label: int | None) -> float:
         """U of a class; of None, and always if blind: of all classes."""
@@ -200,11 +201,7 @@ class Names:
 
     def _looks(self, alpha: float) -> list[tuple[Counts, float]]:
         """The votes up to each look, with what a bound that may spend alpha may spend there."""
-        if not alpha:
-            return []
-        whole = accumulate(self.poll.looks, lambda old, new: tuple(map(sum, zip(old, new, strict=True))))
-        levels = (look.level for look in self.sampling.schedule(self.n, alpha))
-        return [(counts, level) for counts, level in zip(whole, levels, strict=False) if level]
+        return self.poll.paid(self.sampling.schedule(self.n, alpha)) if alpha else []
 
 
 def largest_radius(

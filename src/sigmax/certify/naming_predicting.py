@@ -5,11 +5,10 @@ from functools import partial
 from sigmax import bounds
 from sigmax.bounds import Budget, Spent
 from sigmax.certify.dual_parts import ROUTER, ask_router, predict_expert
+from sigmax.certify.naming import EXPERT
 from sigmax.certify.procedure import Counts, Procedure, Rule, prefixed, votes
 from sigmax.certify.smoothed_rule import SmoothedRule
 from sigmax.records.certificate import Outcome, Prediction, Stage
-
-EXPERT = 0
 
 
 def predicting(router: SmoothedRule, expert: Rule, *, n: int, alpha: float, blind: bool) -> Procedure[Prediction]:

@@ -12,6 +12,7 @@ import math
 from collections.abc import Generator, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
+from itertools import accumulate
 from typing import Any, Literal, NamedTuple, get_args
 
 from sigmax.bounds import Budget, table
@@ -220,6 +221,12 @@ class Poll:
     def level(self) -> float:
         """What the bounds of the present look may spend; 0 where nothing may be claimed yet."""
         return self.schedule[len(self.looks) - 1].level
+
+    def paid(self, schedule: tuple[Look, ...]) -> list[tuple[Counts, float]]:
+        """The votes up to each look, with what a bound may spend there that has this schedule of its own."""
+        whole = accumulate(self.looks, lambda old, new: tuple(map(sum, zip(old, new, strict=True))))
+        levels = (look.level for look in schedule)
+        return [(counts, level) for counts, level in zip(whole, levels, strict=False) if level]
 
     @property
     def exhausted(self) -> bool:

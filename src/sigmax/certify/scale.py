@@ -5,7 +5,7 @@
 
 from collections.abc import Generator
 from dataclasses import dataclass
-from itertools import accumulate, count
+from itertools import count
 
 from sigmax import bounds, radius
 from sigmax.bounds import table
@@ -82,11 +82,7 @@ class Tally:
 
     def _looks(self, alpha: float) -> list[tuple[Counts, float]]:
         """The votes up to each look, with what a bound that may spend alpha may spend there."""
-        if not alpha:
-            return []
-        whole = accumulate(self._poll.looks, lambda old, new: tuple(map(sum, zip(old, new, strict=True))))
-        levels = (look.level for look in self.sampling.schedule(self.n, alpha))
-        return [(counts, level) for counts, level in zip(whole, levels, strict=False) if level]
+        return self._poll.paid(self.sampling.schedule(self.n, alpha)) if alpha else []
 
     def _enough(self, top: int, naming: float, passing: float) -> bool:
         """Whether more draws can no longer change what is asked of this scale. It costs power, never soundness."""
