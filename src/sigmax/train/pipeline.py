@@ -161,8 +161,8 @@ class Pipeline:
 
     def _dual(self, node: Node, rule: Combination, *, routers: int, tuned: int, how: Mapping[str, Any]) -> Scheme:
         """The router trained last, or one below it, and the experts as they are then."""
-        experts = self._load_experts(tuned, how)
-        return self._routers.system(node, rule, count=routers, experts=experts, how=how)
+        experts, leans = self._load_experts(tuned, how), self._routers.balance(routers).leans()
+        return self._routers.system(node, rule, count=routers, experts=experts, how=how, leans=leans)
 
     # What came of it. Names tell the rounds apart, so that steps can be added later.
 

@@ -1,6 +1,6 @@
 """The last step of a pipeline's routers: how much each leans, chosen on the images held out (see `balance`)."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +18,6 @@ from sigmax.train.balance import (
     Votes,
     best_leans,
     expert_radii,
-    lean,
     logits_of,
     read_leans,
     write_leans,
@@ -29,6 +28,8 @@ from sigmax.train.pipeline_data import PipelineData
 from sigmax.train.pipeline_phase import Advance, Phase
 from sigmax.train.pipeline_tables import DTYPES
 from sigmax.train.pipeline_tree import Node
+
+Leans = Mapping[int | None, float]  # of the routers of a tree, by their place in it
 
 
 @dataclass(frozen=True)
@@ -50,15 +51,15 @@ class Balance:
         if self.config.balance is not None:
             yield Phase("balance routers", (self.file,), self.choose, self.file.is_file)
 
-    def apply(self, model: models.Classifier, node: Node) -> None:
-        """Make a router lean as was chosen."""
+    def leans(self) -> Leans:
+        """How much each router leans, as was chosen; empty where nothing was asked for."""
         if self.config.balance is None:
-            return
+            return {}
         leans = read_leans(self.file, self._plan())
         assert leans is not None, "routers are put to use after they are balanced"
         if leans.keys() != {router.inner for router in self.config.tree.routers()}:
             raise RequestError(f"{self.file} is of another tree of routers; delete it to choose anew")
-        lean(model, leans[node.inner])
+        return leans
 
     def choose(self, watch: Advance) -> None:
         """Ask all networks about the images held out and keep the best leans, unless that is done."""

@@ -13,9 +13,10 @@ from sigmax.certify.scheme import Scheme
 from sigmax.certify.smoothed import Smoothed
 from sigmax.errors import RequestError
 from sigmax.system.folder import fingerprint
+from sigmax.train.balance import lean
 from sigmax.train.label_parts import best_of, joined, with_routes
 from sigmax.train.labels import Floats, Labels, make_labels, read_labels
-from sigmax.train.pipeline_balance import Balance
+from sigmax.train.pipeline_balance import Balance, Leans
 from sigmax.train.pipeline_config import PipelineConfig
 from sigmax.train.pipeline_data import LabelPart, PipelineData
 from sigmax.train.pipeline_files import labelled
@@ -67,16 +68,16 @@ class Routers:
         count: int,
         experts: Sequence[Scheme],
         how: Mapping[str, Any],
-        balanced: bool = True,
+        leans: Leans,
     ) -> Scheme:
-        """A part of the tree over these experts, with a step's routers; `balanced`: leaning as in the end."""
+        """A part of the tree over these experts, with a step's routers, each leaning as told, if at all."""
         if node.is_expert:
             return experts[node.experts[0]]
         model = self._kept(models.load(self._file(count, node))[0])
-        if balanced:
-            self.balance(count).apply(model, node)
+        if leans:
+            lean(model, leans[node.inner])
         sigma, classes = self.config.router_of(node).sigma, model.description.classes
-        told: dict[str, Any] = {"count": count, "experts": experts, "how": how, "balanced": balanced}
+        told: dict[str, Any] = {"count": count, "experts": experts, "how": how, "leans": leans}
         below = [self.system(route, rule, **told) for route in self.config.asked(node)]
         return Dual(Smoothed(model, sigma=sigma, classes=classes, **how), below, rule=rule)
 
@@ -113,7 +114,7 @@ class Routers:
         """Label with a router and its experts as one."""
         how, (part,) = self.config.labels.how(self.config.device), self.data.parts(self._labels(count))
         experts = self.experts(tuned, how, -1)
-        system = self.system(node, "consensus", count=count, experts=experts, how=how, balanced=False)
+        system = self.system(node, "consensus", count=count, experts=experts, how=how, leans={})
         self._make_labels([system], part, self._measured(count, node), watch)
 
     def _make_labels(self, experts: Sequence[Scheme], part: LabelPart, folder: Path, watch: Advance) -> None:
@@ -173,7 +174,7 @@ class Routers:
         whole = self.whole(count, experts)
         if node.inner is None and not self.config.inner:
             return whole
-        told: dict[str, Any] = {"count": count, "experts": experts, "how": how, "balanced": False}
+        told: dict[str, Any] = {"count": count, "experts": experts, "how": how, "leans": {}}
         systems = [self.system(route, "consensus", **told) for route in node.routes]
         return with_routes(
             whole,
