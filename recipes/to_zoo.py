@@ -42,7 +42,7 @@ or `sigmax certify zoo:{name} --data {data} --out run.jsonl`.
 
 ## Certified accuracy
 
-In %, {inputs} {split} images of {source}, n0 = {n0}, n = {n} ({sampling}), alpha = {alpha:g}; rounded down.
+In %, {inputs} {split} images of {source}, n0 = {n0}, n = {n} ({sampling}), alpha = {alpha:g}; rounded down.{fewer}
 
 {table}
 
@@ -87,8 +87,9 @@ def main() -> None:
         source=final.plan.data["name"],
         n0=final.plan.n0,
         n=final.plan.n,
-        sampling=final.plan.sampling["kind"],
+        sampling=_sampling(final),
         alpha=final.plan.alpha,
+        fewer=_fewer(runs, final),
         table=_table(runs, [float(r) for r in told.radii.split(",")]),
     )
     (out / "README.md").write_text(card)
@@ -104,6 +105,19 @@ def _checked(runs: Sequence[sx.Run], fingerprint: str) -> sx.Run:
     if not found:
         raise RequestError("no run in the folder is of the system; run the recipe to its end")
     return found[0]
+
+
+def _sampling(run: sx.Run) -> str:
+    """How draws were made; where their number is not told by n, how many an image took."""
+    draws = sum(record.certificate.draws for record in run.records) / len(run.records)
+    kind = str(run.plan.sampling["kind"])
+    return kind if kind == "fixed" else f"{kind}: {draws:,.0f} draws an image on average"
+
+
+def _fewer(runs: Sequence[sx.Run], final: sx.Run) -> str:
+    """Which of the systems answered fewer images."""
+    counts = {run.path.stem: len(run.records) for run in runs if len(run.records) != len(final.records)}
+    return f"\nFewer images: {', '.join(f'{name} {count}' for name, count in counts.items())}." if counts else ""
 
 
 def _kernels(file: Path) -> list[torch.Tensor]:

@@ -12,7 +12,6 @@ import math
 from collections.abc import Generator, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
-from itertools import accumulate
 from typing import Any, Literal, NamedTuple, get_args
 
 from sigmax.bounds import Budget, table
@@ -208,6 +207,7 @@ class Poll:
         self.ask = ask
         self.schedule = schedule
         self.looks: list[Counts] = []
+        self.sums: list[Counts] = []  # all votes up to each look
         self.counts: Counts = (0,) * ask.classes
 
     def more(self) -> Generator[Question, Answer, None]:
@@ -216,6 +216,7 @@ class Poll:
         drawn = yield from votes(replace(self.ask, start=start, stop=self.schedule[len(self.looks)].stop))
         self.looks.append(drawn)
         self.counts = tuple(old + new for old, new in zip(self.counts, drawn, strict=True))
+        self.sums.append(self.counts)
 
     @property
     def level(self) -> float:
@@ -224,9 +225,7 @@ class Poll:
 
     def paid(self, schedule: tuple[Look, ...]) -> list[tuple[Counts, float]]:
         """The votes up to each look, with what a bound may spend there that has this schedule of its own."""
-        whole = accumulate(self.looks, lambda old, new: tuple(map(sum, zip(old, new, strict=True))))
-        levels = (look.level for look in schedule)
-        return [(counts, level) for counts, level in zip(whole, levels, strict=False) if level]
+        return [(counts, look.level) for counts, look in zip(self.sums, schedule, strict=False) if look.level]
 
     @property
     def exhausted(self) -> bool:

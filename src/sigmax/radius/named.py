@@ -3,9 +3,13 @@
 # q_c the router's share of votes for class c; L <= q_A; U >= q_c of every class c but A; below: how far the expert
 # certifies A, 0 where it certifies another class or none
 
+from functools import lru_cache
+
 from sigmax.errors import RequestError
 from sigmax.radius._checks import distances
 from sigmax.radius.cascade import cascade
+
+cache = lru_cache(maxsize=2**14)  # the same few bounds are asked for again and again while votes come in
 
 
 def named(sigma: float, lower: float, upper: float = 1.0, below: float = 0.0) -> float:
@@ -23,9 +27,15 @@ def named(sigma: float, lower: float, upper: float = 1.0, below: float = 0.0) ->
     Source: `cascade` at thresholds of 1/2, with votes for no class; Lipschitz: Salman et al. (2019), App. A.
     """
     (own,) = distances([below], "below")
-    return max(cascade([sigma], lower), min(kept_out(sigma, upper), float(own)))
+    return max(_kept(sigma, lower), min(kept_out(sigma, upper), float(own)))
 
 
+@cache
+def _kept(sigma: float, lower: float) -> float:
+    return cascade([sigma], lower)
+
+
+@cache
 def kept_out(sigma: float, upper: float) -> float:
     """Radius within which no class whose share here is at most `upper` has more than half of the votes, or 0."""
     if not 0 <= upper <= 1:

@@ -1,0 +1,96 @@
+"""Draws docs/pictures/cifar10.png and prints the tables of the CIFAR-10 system, all from results/cifar10.
+
+Run: python docs/pictures/cifar10.py
+"""
+
+import warnings
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+import sigmax as sx
+from sigmax import report
+from sigmax.report.shared import on_shared_inputs
+
+BLUE, ORANGE, GREEN, SKY, GREY = "#0072B2", "#D55E00", "#009E73", "#56B4E9", "0.45"
+RADII = [0.25 * step for step in range(11)]
+PUBLISHED = {  # Sun et al. (2026), Table 2: n = 10,000, alpha = 0.001, the whole test set
+    "Dual RS, fine-tuned (published)": [70.53, 57.48, 45.27, 34.15, 24.68, 17.84, 12.46, 8.83, 6.65, 4.73, 3.14],
+    "Multiscale, fine-tuned (published)": [76.51, 54.78, 39.15, 28.46, 21.33, 15.95, 11.40, 7.91, 5.31, 3.63, 2.34],
+}
+NOISES = ("0.33", "0.52", "0.86")
+RESULTS = Path(__file__).parents[2] / "results" / "cifar10"
+
+
+def main() -> None:
+    """Print both tables and draw the curve."""
+    print("\n".join(tables()))
+    experts = {noise: _share(sx.read(RESULTS / f"constant-{noise}.jsonl.gz")) for noise in NOISES}
+    _draw(_share(sx.read(RESULTS / "dual-consensus.jsonl.gz")), experts)
+
+
+def tables() -> list[str]:
+    """The system beside what was published, and beside its own experts, as lines of markdown."""
+    final, simple = (sx.read(RESULTS / f"dual-{rule}.jsonl.gz") for rule in ("consensus", "min"))
+    experts = [sx.read(RESULTS / f"constant-{noise}.jsonl.gz") for noise in NOISES]
+    lines = [
+        _head("certified accuracy in %"),
+        _row(f"sigmax, {len(final.records):,} images", _percent(_share(final))),
+    ]
+    lines += [_row(name, _percent(row)) for name, row in PUBLISHED.items()]
+    leads = _share(final) - PUBLISHED["Dual RS, fine-tuned (published)"]
+    lines += [_row("lead over Dual RS", (f"{points:+.2f}" for points in leads)), ""]
+
+    shared = on_shared_inputs([final, simple, *experts])
+    names = ["consensus", "min", *(f"constant {noise}" for noise in NOISES)]
+    lines += [_head(f"{len(shared[0].records):,} images that all runs hold")]
+    lines += [_row(name, _percent(_share(run))) for name, run in zip(names, shared, strict=True)]
+    ratio = _share(shared[0]) / (100 * report.envelope(shared[2:], RADII, strict=True).to_numpy())
+    lines += [_row("consensus / envelope of the constant ones", (f"{share:.3f}" for share in ratio)), ""]
+    draws = np.mean([record.certificate.draws for record in final.records])
+    return [*lines, f"mean of the ratios {ratio.mean():.3f}; {draws:,.0f} draws an image"]
+
+
+def _share(run: sx.Run) -> NDArray[np.float64]:
+    return 100 * report.certified_accuracy(run, RADII, strict=True).to_numpy()  # as the published rows count
+
+
+def _head(first: str) -> str:
+    return f"| {first} | {' | '.join(f'{radius:g}' for radius in RADII)} |\n|---|{'---:|' * len(RADII)}"
+
+
+def _percent(row: Iterable[float]) -> list[str]:
+    return [f"{share:.2f}" for share in row]  # no rounding: of 2,000 and of 10,000 images these are all digits
+
+
+def _row(name: str, cells: Iterable[str]) -> str:
+    return f"| {name} | {' | '.join(cells)} |"
+
+
+def _draw(found: NDArray[np.float64], experts: Mapping[str, NDArray[np.float64]]) -> None:
+    figure = Figure(figsize=(7.2, 4.2), layout="constrained")
+    ax = figure.add_subplot()
+    for (noise, row), style in zip(experts.items(), (":", "--", "-."), strict=True):
+        reached = row > 0  # beyond, n draws can prove nothing at this noise
+        ax.plot(np.asarray(RADII)[reached], row[reached], style, color=GREY, lw=1.2, label=f"constant {noise}")
+    for (name, row), colour in zip(PUBLISHED.items(), (ORANGE, SKY), strict=True):
+        ax.plot(RADII, row, "s-", color=colour, ms=4, lw=1.5, label=name)
+    ax.plot(RADII, found, "o-", color=BLUE, ms=5, lw=2.2, label="sigmax, zoo:cifar10-dual")
+    ax.set(
+        xlabel=r"$\ell_2$ radius (pixels in [0, 1])",
+        ylabel="certified accuracy (%)",
+        ylim=(0, 80),
+        xlim=(-0.03, 2.55),
+    )
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.grid(color="0.9")
+    ax.legend(frameon=False)
+    figure.savefig(Path(__file__).with_name("cifar10.png"), dpi=110, metadata={"Software": None})
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("error")
+    main()

@@ -1,0 +1,43 @@
+"""The runs that come with the repository prove their radii, and the tables in the docs are what they say."""
+
+import gzip
+import runpy
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+import sigmax as sx
+from sigmax import system
+from sigmax.records.verify import verify
+
+REPO = Path(__file__).parents[1]
+RUNS = sorted(REPO.glob("results/*/*.jsonl.gz"))
+SOME = 100  # inputs of each: all of them take minutes, by `sigmax verify results/*/*.jsonl.gz`
+
+
+@pytest.mark.parametrize("run", RUNS, ids=lambda path: f"{path.parent.name}-{path.name}")
+def test_the_first_inputs_of_every_run_prove_their_radii(run, tmp_path):
+    part = tmp_path / run.name.removesuffix(".gz")
+    with gzip.open(run, "rb") as whole:
+        part.write_bytes(b"".join(islice(whole, 1 + SOME)))
+    found = verify(part)
+    assert found.holds
+    assert found.records == SOME
+
+
+def test_the_tables_of_cifar10_are_what_the_runs_say():
+    lines = runpy.run_path(str(REPO / "docs" / "pictures" / "cifar10.py"))["tables"]()
+    written = (REPO / "README.md").read_text() + (REPO / "docs" / "dual.md").read_text()
+    rows = [line for line in lines if line.startswith("|") and "---" not in line and "images that" not in line]
+    assert len(rows) > 8
+    for row in rows:
+        assert row.split("\n")[0] in written or row.startswith("| lead")
+    told = (REPO / "recipes" / "cifar10_dual.toml").read_text()
+    assert " ".join(lines[1].strip("| ").split(" | ")[1:]) in told
+
+
+def test_the_system_of_the_zoo_is_the_one_that_was_certified():
+    run = sx.read(REPO / "results" / "cifar10" / "dual-consensus.jsonl.gz")
+    assert run.plan.system == system.fingerprint(sx.load("zoo:cifar10-dual"))
+    assert len(run.records) == 10_000
