@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -6,7 +7,15 @@ from scipy.stats import binomtest
 
 from sigmax import RequestError
 from sigmax.records.run import Run
-from sigmax.report import certified_interval, class_accuracy, class_spread, outcome_shares, reasons
+from sigmax.report import (
+    answers_by_sigma,
+    certified_interval,
+    class_accuracy,
+    class_spread,
+    outcome_shares,
+    reasons,
+)
+from sigmax.report.page import facts
 
 MakeRun = Callable[..., Run]
 SIX = ((0, 0, 0.5), (0, 0, 1.0), (0, 1, 3.0), (1, 1, 0.2), (1, None, 0.0), (2, 2, 0.5))
@@ -20,6 +29,25 @@ def test_every_input_is_in_one_row(make_run: MakeRun) -> None:
     assert frame["share"].sum() == pytest.approx(1.0)
     exact = binomtest(4, 6).proportion_ci(0.95, method="exact")
     assert frame.loc["certified", ["low", "high"]].tolist() == pytest.approx([exact.low, exact.high], rel=1e-9)
+
+
+def test_which_noise_answered(make_run: MakeRun) -> None:
+    low, high = make_run(*SIX[:4], sigma=0.25), make_run(*SIX[4:], sigma=1.0)
+    nobody = replace(high.records[0], certificate=replace(high.records[0].certificate, stages=()))
+    both = replace(low, records=(*low.records, *high.records, nobody))
+    frame = answers_by_sigma(both)
+    assert frame.index.tolist()[:2] == [0.25, 1.0]
+    assert np.isnan(frame.index[2])
+    assert frame["inputs"].tolist() == [4, 2, 1]
+    assert frame["right"].tolist() == [3, 1, 0]
+    assert frame["misclassified"].tolist() == [1, 0, 0]
+    assert frame["abstained"].tolist() == [0, 1, 1]
+    assert frame["mean_radius"].tolist()[:2] == pytest.approx([1.7 / 3, 0.5])
+    assert dict(facts(both))["answered by"] == (
+        "sigma 0.25: 4 inputs, 3 right, their radius 0.56 on average; "
+        "sigma 1: 2 inputs, 1 right, their radius 0.50 on average; nobody: 1 inputs, 0 right"
+    )
+    assert dict(facts(low))["answered by"] is None  # one noise level: nothing to share out
 
 
 def test_why_it_abstained(make_run: MakeRun) -> None:

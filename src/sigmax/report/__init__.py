@@ -23,7 +23,7 @@ from sigmax.report.references import envelope, oracle_radii
 from sigmax.report.routes import routing
 from sigmax.report.routing_plot import draw_routing
 from sigmax.report.scheme_table import scheme_table, write_scheme_table
-from sigmax.report.shares import outcome_shares, reasons
+from sigmax.report.shares import answers_by_sigma, outcome_shares, reasons
 from sigmax.report.sigma_plot import draw_best_sigma, draw_envelope, draw_radius_by_sigma
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "Dominance",
     "Recertified",
     "acr",
+    "answers_by_sigma",
     "average_radius",
     "axes",
     "best_over_sigma",

@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from sigmax.certify.sampling import in_words, remade
 from sigmax.records.rounding import down
 from sigmax.records.run import Run
@@ -14,10 +16,13 @@ from sigmax.report.notes import on_comparing, on_run, on_study, stated
 from sigmax.report.questions import mean_draws
 from sigmax.report.routing_page import routing_section
 from sigmax.report.schemes import scheme_text
+from sigmax.report.shares import answers_by_sigma
 from sigmax.report.study import Study
 
 if TYPE_CHECKING:
     import pandas as pd
+
+MOST_LEVELS = 8  # of noise that a line can tell of; where it differs from input to input there are too many
 
 
 def page(runs: Mapping[str, Run], found: Study, frame: "pd.DataFrame", radii: Floats, *, strict: bool) -> str:
@@ -76,6 +81,7 @@ def facts(run: Run) -> Iterator[tuple[str, object]]:
     yield "fingerprint of the data", plan.data.get("fingerprint")
     yield "inputs", _inputs(run)
     yield "outcomes", _outcomes(run)
+    yield "answered by", _answered(run)
     yield (
         "largest radius of a true class",
         down(float(certified_radii(run).max(initial=0.0)), ACR_DECIMALS),
@@ -116,6 +122,19 @@ def _outcomes(run: Run) -> str:
     """How often which, the most frequent first."""
     times = Counter(record.certificate.outcome.name.lower().replace("_", " ") for record in run.records)
     return ", ".join(f"{outcome} {count:,}" for outcome, count in times.most_common())
+
+
+def _answered(run: Run) -> str | None:
+    """How the inputs were shared out, where a scheme has a few noise levels to choose from."""
+    found = answers_by_sigma(run)
+    if not 2 <= len(found) <= MOST_LEVELS:
+        return None
+    told = []
+    for sigma, row in found.iterrows():
+        which = "nobody" if np.isnan(float(str(sigma))) else f"sigma {sigma:g}"
+        reach = f", their radius {down(row['mean_radius'], 2)} on average" if row["right"] else ""
+        told.append(f"{which}: {row['inputs']:,.0f} inputs, {row['right']:,.0f} right{reach}")
+    return "; ".join(told)
 
 
 def _made_with(made_with: Mapping[str, Any]) -> str | None:

@@ -39,6 +39,32 @@ def outcome_shares(
     return pd.DataFrame(columns, index=pd.Index(list(inputs), name="outcome"))
 
 
+def answers_by_sigma(run: Source) -> "pd.DataFrame":
+    """Which noise answered how many inputs, and how well: one row for each noise level in charge, rising.
+
+    In charge is the expert the router put first, the router itself where it named the class, the last scale of a
+    cascade. Columns: `inputs`; of these `right` (the true class certified), `misclassified` and `abstained`; and
+    `mean_radius` of those that are right. Inputs for which nobody was asked have the noise NaN.
+    """
+    import pandas as pd
+
+    records = load(run).records
+    given = [record.certificate for record in records]
+    frame = pd.DataFrame(
+        {
+            "sigma": [np.nan if c.sigma is None else c.sigma for c in given],
+            "inputs": 1,
+            "right": [int(record.correct) for record in records],
+            "abstained": [int(c.predicted is None) for c in given],
+            "radius": [c.radius if record.correct else 0.0 for c, record in zip(given, records, strict=True)],
+        }
+    )
+    found = frame.groupby("sigma", dropna=False).sum()
+    found.insert(2, "misclassified", found["inputs"] - found["right"] - found["abstained"])
+    found["mean_radius"] = found.pop("radius") / found["right"]
+    return found
+
+
 def reasons(run: Source) -> "pd.Series[int]":
     """How often each outcome was recorded, the most frequent first: why the run abstained where it did."""
     import pandas as pd
