@@ -13,7 +13,7 @@ from sigmax.certify.rebuild import rebuild
 from sigmax.noise import votes
 from sigmax.records.lines import decode, encode
 from sigmax.report.notes import on_run
-from sigmax.system.memory_check import memory_findings
+from sigmax.system.data_check import data_findings
 from tests.certify.schemes import Halfspace, linear
 
 WIDE = {"sigma0": 0.3, "least": 0.2, "most": 60.0, "classes": 2, "search": "ascent"}
@@ -212,7 +212,7 @@ def test_a_record_that_forgets_or_moves_a_ball_is_found(tmp_path):
 
 def test_with_the_data_a_wrong_distance_or_a_ball_left_out_is_found(tmp_path):
     _, data, run = crowded(tmp_path / "run.jsonl")
-    assert not list(memory_findings(run, data))
+    assert not list(data_findings(run, data))
     lines = run.path.read_bytes().splitlines(keepends=True)
     number, line = next(
         (i, d) for i, d in enumerate(map(decode, lines)) if d.get("stages") and d["stages"][-1].get("balls")
@@ -226,11 +226,11 @@ def test_with_the_data_a_wrong_distance_or_a_ball_left_out_is_found(tmp_path):
     lines[number] = encode(forged)
     run.path.write_bytes(b"".join(lines))
     assert not [f for f in sx.verify(run.path).findings if f.line == number + 1], "the records alone cannot tell"
-    found = list(memory_findings(sx.read(run.path), data))
+    found = list(data_findings(sx.read(run.path), data))
     assert found[0].line == number + 1
     assert "the memory of the inputs before gives" in found[0].message
     with pytest.raises(sx.RequestError, match="is a run of other data"):
-        list(memory_findings(run, sx.data.load("digits")))
+        list(data_findings(run, sx.data.load("digits")))
 
 
 def test_a_memory_cannot_be_worked_out_for_other_draws(tmp_path):

@@ -50,6 +50,15 @@ def test_round_trip_is_the_same_model(model, path):
     assert torch.equal(loaded(pixels), model(pixels))
 
 
+def test_images_of_another_shape_are_refused(model):
+    channels, height, width = model.description.input_shape
+    model(torch.zeros(2, channels, height, width))
+    for shape in ((channels, height + 1, width), (channels + 2, height, width), (1, height, width)):
+        if shape != model.description.input_shape:
+            with pytest.raises(RequestError, match=rf"was made for images of shape .*; got \({shape[0]}, "):
+                model(torch.zeros(2, *shape))
+
+
 def test_fingerprint_is_the_same_in_memory_and_on_disk(model, path):
     found = models.fingerprint(model)
     assert len(found) == 32

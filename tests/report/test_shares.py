@@ -44,8 +44,8 @@ def test_which_noise_answered(make_run: MakeRun) -> None:
     assert frame["abstained"].tolist() == [0, 1, 1]
     assert frame["mean_radius"].tolist()[:2] == pytest.approx([1.7 / 3, 0.5])
     assert dict(facts(both))["answered by"] == (
-        "sigma 0.25: 4 inputs, 3 right, their radius 0.56 on average; "
-        "sigma 1: 2 inputs, 1 right, their radius 0.50 on average; nobody: 1 inputs, 0 right"
+        "sigma 0.25: 4, of which 3 right, to 0.56 on average; "
+        "sigma 1: 2, of which 1 right, to 0.50 on average; nobody: 1, of which 0 right"
     )
     assert dict(facts(low))["answered by"] is None  # one noise level: nothing to share out
 

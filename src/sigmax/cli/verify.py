@@ -19,7 +19,9 @@ def verify(
     runs: Annotated[list[Path], typer.Argument(help="Run files, plain or gzipped.", metavar="RUN...")],
     data: Annotated[
         str | None,
-        typer.Option("--data", help=f"For memorized runs: hold the distances against the images, {SOURCES}."),
+        typer.Option(
+            "--data", help=f"Also hold labels, and distances of memorized runs, against the data: {SOURCES}."
+        ),
     ] = None,
 ) -> None:
     """Recompute every radius from its counts: no model and no GPU needed. Exits 1 if a record proves less.
@@ -35,18 +37,20 @@ def verify(
         show(verdict)
     if not all(verdict.holds for verdict in verdicts):
         raise typer.Exit(1)
+    if data is not None:
+        say(f"Every label is that of {data}.")
 
 
 def _with_data(verdict: "Verdict", source: str) -> "Verdict":
     """The verdict with what the images add to it; a run that does not hold without them is left as it is."""
     from sigmax import data
     from sigmax.records.run import read
-    from sigmax.system.memory_check import memory_findings
+    from sigmax.system.data_check import data_findings
 
     if not verdict.holds or verdict.plan is None:
         return verdict
     dataset = data.load(source, str(verdict.plan.data.get("split")))
-    return replace(verdict, findings=tuple(memory_findings(read(verdict.path), dataset)))
+    return replace(verdict, findings=tuple(data_findings(read(verdict.path), dataset)))
 
 
 def show(verdict: "Verdict") -> None:

@@ -3,7 +3,7 @@
 from collections import OrderedDict
 from dataclasses import replace
 
-from torch import nn
+from torch import Tensor, nn
 
 from sigmax.errors import RequestError
 from sigmax.models.denoiser import Denoiser
@@ -28,6 +28,17 @@ class Classifier(nn.Sequential):
         layers["network"] = network
         super().__init__(layers)
         self.description = description
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Logits, one row an image; refused for images of another shape, which many a network would take."""
+        if tuple(images.shape[1:]) != self.description.input_shape:
+            raise RequestError(
+                f"this {self.description.architecture!r} was made for images of shape "
+                f"{self.description.input_shape}; got {tuple(images.shape[1:])}. Use one made for these images"
+            )
+        for layer in self:
+            images = layer(images)
+        return images
 
 
 def create(description: Description) -> Classifier:

@@ -132,8 +132,8 @@ def _answered(run: Run) -> str | None:
     told = []
     for sigma, row in found.iterrows():
         which = "nobody" if np.isnan(float(str(sigma))) else f"sigma {sigma:g}"
-        reach = f", their radius {down(row['mean_radius'], 2)} on average" if row["right"] else ""
-        told.append(f"{which}: {row['inputs']:,.0f} inputs, {row['right']:,.0f} right{reach}")
+        reach = f", to {down(row['mean_radius'], 2)} on average" if row["right"] else ""
+        told.append(f"{which}: {row['inputs']:,.0f}, of which {row['right']:,.0f} right{reach}")
     return "; ".join(told)
 
 

@@ -1,0 +1,47 @@
+"""What only the data can show: labels. (Distances of a memory: tests/certify/test_memorized.py.)"""
+
+import pytest
+
+import sigmax as sx
+from sigmax import models
+from sigmax.records.lines import decode, encode
+from sigmax.system.data_check import data_findings
+from tests.cli.conftest import sigmax  # noqa: F401 (a fixture)
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Three digits, certified by a network that has a mind of its own."""
+    described = models.Description(architecture="small-cnn", classes=10, input_shape=(1, 8, 8))
+    scheme = sx.Smoothed(models.create(described), sigma=0.1, classes=10)
+    return sx.certify_run(scheme, sx.data.load("digits"), tmp_path / "run.jsonl", n=200, alpha=0.01, maximum=3)
+
+
+def change(run, **told):
+    """The second record with other values and a checksum that fits them."""
+    lines = run.path.read_bytes().splitlines(keepends=True)
+    lines[2] = encode({**decode(lines[2]), **told})
+    run.path.write_bytes(b"".join(lines))
+    return sx.read(run.path)
+
+
+def test_a_forged_label_is_found_with_the_data_alone(run, sigmax):  # noqa: F811
+    digits = sx.data.load("digits")
+    assert not list(data_findings(run, digits))
+    done = sigmax("verify", run.path, "--data", "digits")
+    assert done.returncode == 0
+    assert "Every label is that of digits." in done.stdout
+    true = run.records[1].label
+    forged = change(run, label=(true + 1) % 10)
+    assert sx.verify(run.path).holds, "the records alone cannot tell"
+    (found,) = data_findings(forged, digits)
+    assert found.line == 3
+    assert f"in the data its label is {true}" in found.message
+    failed = sigmax("verify", run.path, "--data", "digits")
+    assert failed.returncode == 1
+    assert "line 3" in failed.stderr
+
+
+def test_other_data_is_refused(run):
+    with pytest.raises(sx.RequestError, match="is a run of other data"):
+        list(data_findings(run, sx.data.load("digits", "train")))
