@@ -203,7 +203,9 @@ def _folder(source: str | Path) -> Path:
             f"{folder} is a checkpoint; make a system of it: sigmax build smoothed {folder} --out SYSTEM"
         )
     if not found:
-        raise RequestError(f"expected a system folder with a {HEAD} at {folder}; `sigmax build` writes one")
+        raise RequestError(
+            f"expected a system folder with a {HEAD} at {folder}; `sigmax build` or `sigmax pipeline run` makes one"
+        )
     return folder
 
 
