@@ -44,12 +44,19 @@ def page(runs: Mapping[str, Run], found: Study, frame: "pd.DataFrame", radii: Fl
 
 
 def notes(runs: Mapping[str, Run], found: Study) -> Iterator[tuple[str | None, list[str]]]:
-    """What a reader must know: sentences on the comparison, under no name, and on each run that needs some."""
+    """What a reader must know: sentences on the comparison, under no name; on all runs, once; on single ones."""
     yield None, [*on_comparing(list(runs.values())), *on_study(found)]
-    for name, run in runs.items():
-        sentences = [*on_run(run), *([found.notes[name]] if name in found.notes else [])]
-        if sentences:
-            yield name, sentences
+    told = {
+        name: [*on_run(run), *([found.notes[name]] if name in found.notes else [])] for name, run in runs.items()
+    }
+    first, *others = told.values()
+    common = [sentence for sentence in first if others and all(sentence in other for other in others)]
+    if common:
+        yield "each run", common
+    for name, sentences in told.items():
+        own = [sentence for sentence in sentences if sentence not in common]
+        if own:
+            yield name, own
 
 
 def _bullets(runs: Mapping[str, Run], found: Study) -> Iterator[str]:
