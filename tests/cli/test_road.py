@@ -215,7 +215,7 @@ CERTIFY = {"--data": "digits", "--out": "run.jsonl", "--max": "2"}
         ({"--batch": "0"}, "batch must be a whole number"),
         ({"--device": "nonsense"}, "cannot be used here"),
         ({"system": "absent"}, "expected a system folder"),
-        ({"system": "zoo:anything"}, "the zoo has no system 'anything'; it has digits-dual"),
+        ({"system": "zoo:anything"}, "the zoo has no system 'anything'; it has cifar10-dual, digits-dual"),
     ],
 )
 def test_a_bad_request_ends_with_code_2_before_any_work(system, tmp_path, sigmax, changes, message):
