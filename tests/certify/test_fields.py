@@ -57,6 +57,27 @@ def test_queries_and_points_in_blocks_give_the_same(monkeypatch):
     assert field().sigmas(INPUTS) == pytest.approx(whole, rel=1e-14)
 
 
+@pytest.mark.parametrize("given", ["array", "tensor", "view"])
+def test_points_that_change_afterwards_change_nothing(given):
+    points = TRAIN.copy()
+    view = points[:]
+    view.setflags(write=False)
+    taken = NearestNeighbourSigma(
+        {"array": points, "tensor": torch.from_numpy(points), "view": view}[given], 0.5, 0.1, 3, 1.0
+    )
+    before = taken.sigmas(TRAIN[:5])
+    points *= 3
+    assert np.array_equal(taken.sigmas(TRAIN[:5]), before)
+    with pytest.raises(ValueError, match="read-only"):
+        taken.points[0] = 0
+
+
+def test_points_that_nobody_can_change_are_not_copied():
+    points = TRAIN.copy()
+    points.setflags(write=False)
+    assert np.shares_memory(NearestNeighbourSigma(points, 0.5, 0.1, 3, 1.0).points, points)
+
+
 def test_the_rate_holds():
     made = field(rate=0.5, k=3)
     for size in (1e-6, 1e-2, 1.0, 30.0):

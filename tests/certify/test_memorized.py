@@ -177,6 +177,8 @@ def test_a_run_keeps_its_memory_and_verify_replays_it(tmp_path):
     assert "valid within this memory" in on_run(run)[0]
     assert f.memory is None, "a run has a memory of its own"
     sx.recall_run(f, run, data)
+    with pytest.raises(sx.RequestError, match=r"remembers \d+ answers already.*recall one run, before anything"):
+        sx.recall_run(f, run, data)  # a second memory might contradict the first
     answered = [r for r in run.records if r.certificate.predicted is not None]
     assert f.memory is not None
     assert len(f.memory) == len(answered)

@@ -246,6 +246,9 @@ def test_unsound_radii_say_so(tmp_path):
     assert sx.verify(run.path).holds
     sx.report.write([run], tmp_path / "report")
     assert "NOT SOUND" in (tmp_path / "report" / "report.md").read_text()
+    for name in ("table.md", "table.csv"):
+        assert "run (not sound)" in (tmp_path / "report" / name).read_text()
+    assert sx.report.compare([run])["name"].tolist() == ["run (not sound)"]
 
 
 def test_unsound_radii_cannot_pass_for_certificates(tmp_path):

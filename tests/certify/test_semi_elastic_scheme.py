@@ -14,6 +14,7 @@ from sigmax.certify.sampling import Sampling
 from sigmax.certify.semi_elastic_rule import ROUNDING, SemiElasticRule
 from sigmax.records.lines import decode, encode
 from sigmax.report.notes import on_run
+from sigmax.report.schemes import soundness
 from tests.certify.helpers import halfspace
 from tests.certify.schemes import linear, registered
 
@@ -116,6 +117,11 @@ def test_a_rate_that_is_vouched_for_is_recorded_as_such(tmp_path):
     run = sx.certify_run(f, sx.data.load("digits"), tmp_path / "run.jsonl", **DRAWS, maximum=3)
     assert run.plan.rule["field"]["proved"] is False
     assert "vouches for and nobody proved" in on_run(run)[0]
+    assert soundness(run.plan.rule) == "semi-elastic, rate vouched for"
+    dual = sx.Dual(sx.Smoothed(linear(2), sigma=0.2, classes=2), [f, sx.Smoothed(linear(), sigma=0.1, classes=10)])
+    routed = sx.certify_run(dual, sx.data.load("digits"), tmp_path / "routed.jsonl", **DRAWS, maximum=3)
+    assert soundness(routed.plan.rule) == "certified router; semi-elastic, rate vouched for"
+    assert "vouches for and nobody proved" in on_run(routed)[0]
     proved = sx.SemiElastic(linear(), field=field(), classes=10)
     assert "proved" in repr(proved)
     with pytest.raises(sx.RequestError, match="cannot be saved: it is a function of your own"):

@@ -5,6 +5,8 @@ import json
 import pandas as pd
 import pytest
 
+from sigmax.records.lines import decode, encode
+
 CONFIG = """
 out = "{out}"
 network = "{net}"
@@ -88,6 +90,28 @@ def test_compare_makes_one_table_and_one_figure(trained, tmp_path, sigmax):
     assert set(runs) == set(frame.index)
     assert sigmax("compare", config).returncode == 0
     assert {path.stem: path.read_bytes() for path in out.glob("*.jsonl")} == runs, "what is done is not done again"
+
+
+def test_a_run_that_does_not_verify_is_in_no_table(trained, tmp_path, sigmax):
+    config, out = written(tmp_path, trained), tmp_path / "compared"
+    assert sigmax("compare", config).returncode == 0
+    (out / "compare.md").unlink()
+    path = out / "constant.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    number = next(i for i, line in enumerate(lines) if decode(line).get("radius", 0) > 0)
+    lines[number] = encode({**decode(lines[number]), "radius": 9.0})
+    path.write_bytes(b"".join(lines))
+    done = sigmax("compare", config)
+    assert done.returncode == 1
+    assert "does not verify" in done.stderr
+    assert "No table was written" in done.stderr
+    assert not (out / "compare.md").exists()
+
+
+def test_wrong_radii_are_refused_before_any_work(trained, tmp_path, sigmax):
+    done = sigmax("compare", written(tmp_path, trained), "--set", "radii=[-1.0]")
+    assert done.returncode == 2
+    assert not list((tmp_path / "compared").glob("*.jsonl"))
 
 
 def of_all(out):

@@ -60,13 +60,14 @@ class NearestNeighbourSigma:
     the k nearest to x by those nearest to y: the mean cannot fall). Source: Sukenik et al. (2022), Equation 1 and
     Theorem 4.1. Neighbours are exact: products in single precision leave out only points that are surely not
     among them, the distances of the others are taken in double precision, and what that leaves as error is the
-    jitter. Memory: the training points as they are given, 64 MiB of distances and a block of 128 MiB.
+    jitter. Memory: the training points, copied if they could be changed from outside, 64 MiB of distances and a
+    block of 128 MiB.
     """
 
     proved = True
 
     def __init__(self, train: Any, base: float, rate: float, k: int, offset: float) -> None:
-        self._points = flat_points(as_array(train), "the training points")
+        self._points = _unchanging(flat_points(as_array(train), "the training points"))
         count, self.dim = self._points.shape
         if not is_whole(k) or not 1 <= k <= count:
             raise RequestError(f"expected k from 1 to the {count} training points, got {k!r}; 20 is usual")
@@ -187,6 +188,18 @@ def as_array(values: Any) -> NDArray[Any]:
         values = tensor.numpy() if str(tensor.dtype) != "torch.bfloat16" else tensor.float().numpy()
     array: NDArray[Any] = np.asarray(values)
     return array
+
+
+def _unchanging(points: NDArray[Any]) -> NDArray[Any]:
+    """The same array if nobody can write to it, else a copy: another set of points would be another field."""
+    holder: Any = points
+    while isinstance(holder, np.ndarray) and not holder.flags.writeable:
+        if holder.base is None:
+            return points
+        holder = holder.base
+    own = points.copy()
+    own.setflags(write=False)
+    return own
 
 
 def _positive(value: float, name: str, *, zero: bool = False) -> float:

@@ -99,7 +99,7 @@ class MemorizedRule:
         stages = (*certificate.stages, memory)
         if found.label is None:
             return replace(certificate, stages=stages)
-        # A radius of 0 claims nothing beyond the input itself; its answer is kept all the same.
+        # A radius of 0 claims nothing beyond the input itself.
         outcome = Outcome.REMEMBERED if found.radius else Outcome.CROWDED
         claimed = found.label if found.radius else None
         return replace(certificate, predicted=claimed, radius=found.radius, outcome=outcome, stages=stages)

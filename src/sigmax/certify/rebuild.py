@@ -44,6 +44,16 @@ def rebuild(description: Mapping[str, Any], depth: int = 0) -> Rule:
     return dual
 
 
+def refuse_surplus(description: Mapping[str, Any]) -> None:
+    """Raise where a description that can be rebuilt says more than `describe` does: a reader would believe it."""
+    scheme = description["scheme"]
+    surplus = sorted(map(str, set(description) - {"scheme", "classes", *FIELDS[scheme]}))
+    if surplus:
+        raise RequestError(f"a scheme {scheme!r} has no {', '.join(surplus)[:80]}; the file is damaged, or newer")
+    for part in (description["router"], *description["experts"]) if scheme == "dual" else ():
+        refuse_surplus(part)
+
+
 def _fields(description: Mapping[str, Any], depth: int) -> dict[str, Any]:
     scheme = description.get("scheme") if isinstance(description, Mapping) else description
     if not isinstance(description, Mapping) or not isinstance(scheme, str) or scheme not in FIELDS:

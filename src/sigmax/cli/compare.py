@@ -34,20 +34,22 @@ def compare(
     """
     from sigmax.cli.compare_config import CompareConfig
     from sigmax.records.verify import verify
+    from sigmax.report.accuracy import checked_radii
     from sigmax.report.scheme_table import scheme_table, write_scheme_table
 
     asked = CompareConfig.read(config, changes or ())
+    radii = checked_radii(asked.radii) if asked.radii else None
     with resumable(f"Every input finished so far is kept in {asked.out}."):
         runs = _certified(asked)
     wrong = [run for run in runs.values() if not verify(run.path).holds]
-    radii = asked.radii or None
-    written = write_scheme_table(runs, asked.out, radii)
-    console.print(_shown(scheme_table(runs, radii)))
-    say("Wrote " + ", ".join(str(path) for path in written))
     for run in wrong:
         complain(f"{run.path} does not verify; see sigmax verify {run.path}", style="red")
     if wrong:
+        complain("No table was written: it would show as proved what is not.", style="red")
         raise typer.Exit(1)
+    written = write_scheme_table(runs, asked.out, radii)
+    console.print(_shown(scheme_table(runs, radii)))
+    say("Wrote " + ", ".join(str(path) for path in written))
 
 
 def _certified(asked: "CompareConfig") -> "dict[str, Run]":

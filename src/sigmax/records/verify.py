@@ -11,7 +11,7 @@ from sigmax import radius
 from sigmax.certify.checks import check_draws, is_number
 from sigmax.certify.memorized_rule import Ball, MemorizedRule
 from sigmax.certify.procedure import replay
-from sigmax.certify.rebuild import rebuild
+from sigmax.certify.rebuild import rebuild, refuse_surplus
 from sigmax.certify.sampling import remade, replayable
 from sigmax.errors import RequestError
 from sigmax.records.assembly import Assembly
@@ -90,9 +90,9 @@ def check_plan(plan: Plan) -> None:
         check_draws(plan.alpha, n=plan.n)
         _claimable(plan)
     else:
-        rebuild(plan.rule).check_certify(
-            n0=plan.n0 or 0, n=plan.n, alpha=plan.alpha, sampling=replayable(remade(plan.sampling))
-        )
+        rule = rebuild(plan.rule)
+        refuse_surplus(plan.rule)
+        rule.check_certify(n0=plan.n0 or 0, n=plan.n, alpha=plan.alpha, sampling=replayable(remade(plan.sampling)))
 
 
 def problems(plan: Plan, record: Record, before: Sequence[Ball] = ()) -> list[str]:

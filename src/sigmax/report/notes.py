@@ -18,7 +18,9 @@ def on_run(run: Run) -> list[str]:
 
 
 def _on_scheme(rule: Mapping[str, Any]) -> Iterator[str]:
-    if not is_sound(rule):
+    if rule["scheme"] == "dual":
+        yield from dict.fromkeys(sentence for expert in rule["experts"] for sentence in _on_scheme(expert))
+    elif not is_sound(rule):
         yield (
             "NOT SOUND: the released code's shares of alpha sum to more than alpha, so that these radii are no "
             "certificates; for comparison only"

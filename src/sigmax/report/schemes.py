@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+VOUCHED = "vouched for"  # by a user, and proved by nobody
+
 
 def scheme_text(rule: Mapping[str, Any]) -> str:
     """The scheme and what it was told: 'dual, rule consensus, router sigma 1, experts 0.25 / 0.5 / 1'."""
@@ -13,7 +15,7 @@ def scheme_text(rule: Mapping[str, Any]) -> str:
     if rule["scheme"] == "multiscale":
         return _cascade(rule)
     if rule["scheme"] == "semi-elastic":
-        word = "proved" if rule["field"]["proved"] else "vouched for"
+        word = "proved" if rule["field"]["proved"] else VOUCHED
         base = f", base {rule['field']['base']:g}" if "base" in rule["field"] else ""
         rate = f"rate {rule['field']['rate']:g} {word}"
         return f"semi-elastic, field {rule['field']['field']}{base}, {rate}, dim {rule['dim']}"
@@ -38,21 +40,23 @@ def _cascade(rule: Mapping[str, Any]) -> str:
 
 def is_sound(rule: Mapping[str, Any]) -> bool:
     """Whether the radii of a run with this rule are certificates, as far as its rule goes."""
-    return bool(rule.get("budget", "sound") == "sound")
+    return rule.get("budget", "sound") == "sound" and all(map(is_sound, rule.get("experts", ())))
 
 
 def soundness(rule: Mapping[str, Any]) -> str:
     """What makes the radii of a rule certificates, in a few words for a table."""
     if not is_sound(rule):
         return "not sound"
+    if rule["scheme"] == "dual":  # no stronger than the word that an expert rests on
+        below = dict.fromkeys(map(soundness, rule["experts"]))
+        return "; ".join(["certified router", *(words for words in below if VOUCHED in words)])
     if rule["scheme"] == "semi-elastic":
-        return "semi-elastic, rate proved" if rule["field"]["proved"] else "semi-elastic, rate vouched for"
+        return "semi-elastic, rate proved" if rule["field"]["proved"] else f"semi-elastic, rate {VOUCHED}"
     words = {
         "smoothed": "constant noise",
-        "dual": "certified router",
         "multiscale": "certified cascade",
         "memorized": "within memory",
-        "lipschitz": "Lipschitz constant, vouched for",
+        "lipschitz": f"Lipschitz constant, {VOUCHED}",
         "imported": "claimed, not proved",
     }
     return words.get(str(rule["scheme"]), str(rule["scheme"]))

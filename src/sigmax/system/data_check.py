@@ -1,6 +1,8 @@
 """A run held against its data: what the records cannot show by themselves."""
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from sigmax.certify.memorized_rule import MEMORY, MemorizedRule
 from sigmax.certify.procedure import replay
@@ -24,11 +26,20 @@ def data_findings(run: Run, dataset: Dataset) -> Iterator[Finding]:
         raise RequestError(
             f"{run.path} is a run of other data ({run.plan.data.get('name')} {run.plan.data.get('split')})"
         )
-    wrong = list(_label_findings(run, dataset))
+    wrong = [*_size_findings(run.plan.rule, dataset), *_label_findings(run, dataset)]
     yield from wrong
     rule = rebuild(run.plan.rule)
     if not wrong and isinstance(rule, MemorizedRule):  # of other inputs nothing could be said
         yield from _memory_findings(run, rule, dataset)
+
+
+def _size_findings(rule: Mapping[str, Any], dataset: Dataset) -> Iterator[Finding]:
+    """Semi-elastic radii shrink with the dimension, which is the images' and nobody's choice."""
+    size = math.prod(dataset.shape)
+    if rule.get("dim", size) != size:
+        yield Finding(1, f"the plan speaks of inputs of {rule['dim']} numbers; those of the data have {size}")
+    for expert in rule.get("experts", ()):
+        yield from _size_findings(expert, dataset)
 
 
 def _label_findings(run: Run, dataset: Dataset) -> Iterator[Finding]:

@@ -114,6 +114,12 @@ def recall_run(scheme: Scheme, run: Run, dataset: Dataset) -> None:
     there = run.plan.system, run.plan.data.get("fingerprint")
     if there != (fingerprint(scheme), dataset.fingerprint):
         raise RequestError(f"{run.path} is a run of another system or of other data; give those it was made with")
+    stored = len(getattr(scheme, "memory", None) or ())
+    if stored:
+        raise RequestError(
+            f"the system remembers {stored} answers already, and balls of two memories may contradict each other; "
+            "recall one run, before anything is answered"
+        )
     recall(scheme, dataset, run.records)
 
 
