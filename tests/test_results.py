@@ -1,6 +1,7 @@
 """The runs that come with the repository prove their radii, and the tables in the docs are what they say."""
 
 import gzip
+import re
 import runpy
 from itertools import islice
 from pathlib import Path
@@ -8,7 +9,8 @@ from pathlib import Path
 import pytest
 
 import sigmax as sx
-from sigmax import system
+from sigmax import report, system
+from sigmax.records.rounding import down, share_down
 from sigmax.records.verify import verify
 
 REPO = Path(__file__).parents[1]
@@ -35,6 +37,30 @@ def test_the_tables_of_cifar10_are_what_the_runs_say():
         assert row.split("\n")[0] in written or row.startswith("| lead")
     told = (REPO / "recipes" / "cifar10_dual.toml").read_text()
     assert " ".join(lines[1].strip("| ").split(" | ")[1:]) in told
+
+
+def test_sums_and_shares_in_the_text_are_what_the_runs_say():
+    last = runpy.run_path(str(REPO / "docs" / "pictures" / "cifar10.py"))["tables"]()[-1]
+    ratio, draws = re.fullmatch(r"mean of the ratios ([\d.]+); ([\d,]+) draws an image", last).groups()
+    dual = (REPO / "docs" / "dual.md").read_text()
+    assert f"the mean of the ratios is {ratio}" in dual
+    assert f"{draws} draws an\nimage" in (REPO / "README.md").read_text()
+    answers = report.answers_by_sigma(REPO / "results" / "cifar10" / "dual-consensus.jsonl.gz")
+    for _, row in answers.iterrows():
+        assert f"{row['inputs']:,.0f}" in dual
+        assert re.search(rf"{row['right']:,.0f} (right|are certified)[^;.]*{down(row['mean_radius'], 2)}", dual)
+
+
+def test_the_table_of_all_schemes_is_what_the_runs_say():
+    folder = REPO / "results" / "cifar10-compare"
+    runs = {path.name.removesuffix(".jsonl.gz"): sx.read(path) for path in folder.glob("*.jsonl.gz")}
+    frame = report.scheme_table(runs, [0.25 * step for step in range(11)])
+    written = (REPO / "docs" / "other_schemes.md").read_text()
+    assert len(frame) == 10
+    for _, row in frame.iterrows():
+        radii = [share_down(row[name]) for name in frame.columns if name[:1].isdigit()]
+        cells = ["0" if share == "0.0" else share for share in radii] + [f"{row['draws']:,}"]
+        assert f"| {row['sound by']} | {' | '.join(cells)} |" in written
 
 
 def test_the_system_of_the_zoo_is_the_one_that_was_certified():

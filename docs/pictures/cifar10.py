@@ -15,7 +15,7 @@ import sigmax as sx
 from sigmax import report
 from sigmax.report.shared import on_shared_inputs
 
-BLUE, ORANGE, GREEN, SKY, GREY = "#0072B2", "#D55E00", "#009E73", "#56B4E9", "0.45"
+BLUE, ORANGE, SKY, GREY = "#0072B2", "#D55E00", "#56B4E9", "0.45"
 RADII = [0.25 * step for step in range(11)]
 PUBLISHED = {  # Sun et al. (2026), Table 2: n = 10,000, alpha = 0.001, the whole test set
     "Dual RS, fine-tuned (published)": [70.53, 57.48, 45.27, 34.15, 24.68, 17.84, 12.46, 8.83, 6.65, 4.73, 3.14],
