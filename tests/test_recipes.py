@@ -149,17 +149,18 @@ certify.skip=120
         "--vary", "router.consistency=1; router.copies=1", "--vary", "router.entropy=0.1"])  # fmt: skip
     said = capsys.readouterr().out
     rows = [line for line in said.splitlines() if line.startswith("| ")]
-    assert len(rows) == len(studies) + 1 + 7 + 2 + 2 * (4 + 2 + 2 + 2 + 6)
+    assert len(rows) == len(studies) + 1 + 7 + 2 * 4 + 2 * (5 + 2 + 3 + 2 + 6)
     assert all(line.count("|") == 4 for line in rows)
     assert "| dual-consensus-skip120 / envelope |" in said
     assert "| router.consistency=1; router.copies=1, consensus |" in said
     studied = tmp_path / "out" / "ablations"
     ours = (tmp_path / "out" / "nets" / "sigma-0.1.safetensors").read_bytes()
-    assert [path.read_bytes() == ours for path in studied.glob("lambda/*/nets/sigma-0.1.safetensors")] == [True] * 4
+    assert [path.read_bytes() == ours for path in studied.glob("lambda/*/nets/sigma-0.1.safetensors")] == [True] * 5
     quarters = [path.read_bytes() for path in studied.glob("sets/*/nets/sigma-0.25.safetensors")]
     assert len(quarters) == 4
     assert len(set(quarters)) == 1, "trained once for all sets that have it"
-    assert [path.parent.name.startswith("two-rounds-") for path in studied.glob("rounds/*/labels-2")] == [True]
+    (twice,) = studied.glob("rounds/*/labels-2")
+    assert twice.parent.name.startswith("and-a-second-router-")
 
 
 def test_taught_routers_are_set_beside_those_of_sureness(tmp_path, capsys):
