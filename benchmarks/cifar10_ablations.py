@@ -9,6 +9,8 @@ r"""The ablations of a dual system, each a small table: what changes when one th
 `--set KEY=VALUE` changes the recipe for all of them, as in `sigmax pipeline run`; `--set data.test=train` measures
 on the images held out. The recipe is run first where it was not. Experts and labels that a study does not change
 are taken over from it; every file knows what it was made for, so none is taken over that does not fit.
+The rows "gain" are what the row above certifies more than the first of the study by the same rule (one-sided beside
+runner-up), with one standard error over the images.
 """
 
 import argparse
@@ -162,17 +164,16 @@ def _comparison(base: "Pipeline", runs: Sequence["Run"], radii: Sequence[float])
 def _bound(base: "Pipeline", runs: Sequence["Run"], radii: Sequence[float]) -> Iterator[str]:
     """Experts that bound the strongest rival class too, on the same noise: alone, and in the last system."""
     import sigmax as sx
-    from sigmax import report
 
     how, folder = base.config.certify, [*base.systems()][-1]
     pairs = [*zip(runs, base.experts(0), strict=False)] if how.experts else []
     for run, scheme in [*pairs, (runs[-1], sx.load(folder, **how.how(base.config.device)))]:
         name = run.path.stem
-        yield _row(f"{name}, one-sided", report.certified_accuracy(run, radii))
+        yield from _lines(f"{name}, one-sided", run, radii)
         out = base.config.out / "ablations" / f"{name}-runner-up.jsonl"
         with progress(out.stem) as watch:
             rival = sx.certify_run(_by_runner_up(scheme), base.test, out, **how.request, watch=watch)
-        yield _row(f"{name}, runner-up", report.certified_accuracy(rival, radii))
+        yield from _lines(f"{name}, runner-up", rival, radii, against=run)
 
 
 def _by_runner_up(scheme: "Scheme") -> "Scheme":
@@ -206,8 +207,7 @@ def _trained(
     changes: Sequence[str],
     radii: Sequence[float],
 ) -> Iterator[str]:
-    from sigmax import report
-
+    firsts: dict[str, Run] = {}  # by rule
     for variant in variants:
         # By what is changed, so that variants can be added and left out between two calls.
         out = base.config.out / "ablations" / study / _folder(variant)
@@ -218,7 +218,9 @@ def _trained(
         varied = _pipeline(recipe, [*told, "certify.experts=false"])
         _borrow(varied, labels=LABELS[0] in variant.reuse)
         for run in varied.run(progress):
-            yield _row(f"{variant.name}, {run.plan.rule['rule']}", report.certified_accuracy(run, radii))
+            rule = str(run.plan.rule["rule"])
+            yield from _lines(f"{variant.name}, {rule}", run, radii, against=firsts.get(rule))
+            firsts.setdefault(rule, run)
 
 
 def taught(variant: Variant, config: "PipelineConfig") -> Sequence[str]:
@@ -289,6 +291,20 @@ def _borrow(varied: "Pipeline", *, labels: bool) -> None:
 
 def _head(radii: Sequence[float]) -> str:
     return f"| certified accuracy in % | {' | '.join(f'{r:g}' for r in radii)} |\n|---|{'---:|' * len(radii)}"
+
+
+def _lines(name: str, run: "Run", radii: Sequence[float], against: "Run | None" = None) -> Iterator[str]:
+    """The run's row, and below it what it gains over another on the same images, with its standard error."""
+    from sigmax import report
+
+    yield _row(name, report.certified_accuracy(run, radii))
+    if against is not None:
+        found = report.accuracy_gain(against, run, radii)
+        cells = (
+            f"{100 * gain:+.1f} ± {100 * error:.1f}"
+            for gain, error in zip(found["gain"], found["error"], strict=True)
+        )
+        yield f"| gain | {' | '.join(cells)} |"
 
 
 def _row(name: str, shares: "pd.Series[float]") -> str:

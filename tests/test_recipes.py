@@ -149,7 +149,8 @@ certify.skip=120
         "--vary", "router.consistency=1; router.copies=1", "--vary", "router.entropy=0.1"])  # fmt: skip
     said = capsys.readouterr().out
     rows = [line for line in said.splitlines() if line.startswith("| ")]
-    assert len(rows) == len(studies) + 1 + 7 + 2 * 4 + 2 * (5 + 2 + 3 + 2 + 6)
+    trained = 2 * (5 + 2 + 3 + 2 + 6)
+    assert len(rows) == len(studies) + 1 + 7 + (2 * 4 + 4) + (trained + trained - 2 * 5)  # of 5 studies, with gains
     assert all(line.count("|") == 4 for line in rows)
     assert "| dual-consensus-skip120 / envelope |" in said
     assert "| router.consistency=1; router.copies=1, consensus |" in said
@@ -172,7 +173,7 @@ def test_taught_routers_are_set_beside_those_of_sureness(tmp_path, capsys):
     words = [word for change in changes for word in ("--set", change)]
     cifar10_ablations.main([str(tmp_path / "pipe.toml"), *words, "--radii", "0,0.1", "--study", "router"])
     rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
-    assert len(rows) == 1 + 4 * 2
+    assert len(rows) == 1 + 4 * 2 + 3 * 2
     made = sorted((tmp_path / "work" / "ablations" / "router").glob("*/labels-1"))
     assert len(made) == 2
     assert len({(folder / "expert-0.jsonl").read_bytes() for folder in made}) == 1

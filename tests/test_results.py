@@ -39,6 +39,22 @@ def test_the_tables_of_cifar10_are_what_the_runs_say():
     assert " ".join(lines[1].strip("| ").split(" | ")[1:]) in told
 
 
+def test_the_spread_over_seeds_is_what_the_runs_say():
+    head, *rows = runpy.run_path(str(REPO / "docs" / "pictures" / "cifar10.py"))["seeds"]()
+    written = (REPO / "docs" / "dual.md").read_text()
+    assert all(row in written for row in (head, *rows))
+    told = (REPO / "recipes" / "cifar10_dual.toml").read_text()
+    mean, deviation = (row.strip("| ").split(" | ")[1:] for row in rows[-2:])
+    assert " ".join(mean) in told
+    assert " ".join(deviation) in told
+    least, most = min(map(float, deviation)), max(map(float, deviation))
+    assert f"standard deviations of {least} to {most} points" in (REPO / "README.md").read_text()
+    published = runpy.run_path(str(REPO / "docs" / "pictures" / "cifar10.py"))["PUBLISHED"]
+    for row in rows[:3]:
+        shares = map(float, row.strip("| ").split(" | ")[1:])
+        assert all(a > b for a, b in zip(shares, published["Dual RS, fine-tuned (published)"], strict=True))
+
+
 def test_sums_and_shares_in_the_text_are_what_the_runs_say():
     last = runpy.run_path(str(REPO / "docs" / "pictures" / "cifar10.py"))["tables"]()[-1]
     ratio, draws = re.fullmatch(r"mean of the ratios ([\d.]+); ([\d,]+) draws an image", last).groups()

@@ -16,6 +16,7 @@ from sigmax.report.draws_plot import draw_draws
 from sigmax.report.fairness import class_accuracy, class_spread
 from sigmax.report.figures import axes, save
 from sigmax.report.folder import write
+from sigmax.report.gain import accuracy_gain
 from sigmax.report.plot import draw
 from sigmax.report.recertification import plug_in, recertify, resample
 from sigmax.report.recertified import Recertified
@@ -31,6 +32,7 @@ __all__ = [
     "Diagnosis",
     "Dominance",
     "Recertified",
+    "accuracy_gain",
     "acr",
     "answers_by_sigma",
     "average_radius",
