@@ -71,6 +71,20 @@ def test_experts_certify_only_the_true_class():
     assert found[3] == 0, "nor one that is not shown to lead"
 
 
+def test_experts_that_bound_the_runner_up_need_no_majority():
+    proof = Proof(10_000, 1e-3)
+    shares = [[0.45, 0.3, 0.25], [0.9, 0.1, 0.0], [0.3, 0.4, 0.3]]
+    found = expert_radii(drawn(shares), np.zeros(3, dtype=int), 0.5, proof, "runner-up")
+    half = Proof(10_000, 5e-4)
+    assert found[0] == pytest.approx(
+        0.25 * (half.z(np.array([450, 1, 1]), 1000)[0] + half.z(np.array([700, 1, 1]), 1000)[0])
+    )
+    assert 0.05 < found[0] < 0.15
+    assert found[1] == pytest.approx(0.5 * half.z(np.array([1, 900, 1]), 1000)[1]), "of two classes it is one-sided"
+    assert found[2] == 0
+    assert expert_radii(drawn(shares), np.zeros(3, dtype=int), 0.5, proof)[0] == 0
+
+
 def test_a_routers_radius_is_the_consensus_rules():
     """Two routes: past the router's own radius both experts must hold, within it the chosen one is enough."""
     proof = Proof(10_000, 1e-3)

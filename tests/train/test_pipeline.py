@@ -249,6 +249,7 @@ def test_what_is_begun_is_seen(whole, copy):
         ("[0.1, 0.4]", "[0.1, 0.3]", "experts.sigmas is [0.1, 0.4] there and [0.1, 0.3] here"),
         ("[0.1, 0.4]", "[0.1, 0.2, 0.4]", "experts.sigmas is"),
         ("[0.1, 0.4]", "[0.1, 0.4]\none_network = true", "experts.one_network is False there and True here"),
+        ("[0.1, 0.4]", '[0.1, 0.4]\nbound = "runner-up"', "experts.bound is"),
         ("epochs = 5", "epochs = 6", "experts.training.epochs is 5 there and 6 here"),
         ("n = 50", "n = 60", "labels.n is 50 there and 60 here"),
         ("fraction = 0.1", "fraction = 0.2", "labels.fraction is 0.1 there and 0.2 here"),

@@ -71,6 +71,7 @@ def test_what_is_said_is_taken(tmp_path):
         one_network = true
         model = "resnet20"
         normalise = "cifar10"
+        bound = "runner-up"
         training = {epochs = 3, lr = 1, device = "cpu"}
         [labels]
         fraction = 0.5
@@ -101,6 +102,7 @@ def test_what_is_said_is_taken(tmp_path):
         one_network=True,
         model="resnet20",
         normalise="cifar10",
+        bound="runner-up",
         training=Settings(epochs=3, lr=1.0, device="cpu"),
     )
     assert str(config.experts.sigmas) == "(0.25, 1.0)", "a whole number names the same file as its float"
@@ -180,7 +182,7 @@ BAD = {
     "unknown in data": (changed("data", 'source = "digits"\nsplit = "test"'), "[data] has no split"),
     "unknown in experts": (
         changed("experts", "sigma = 0.1"),
-        "[experts] has no sigma; it takes hyper, method, model",
+        "[experts] has no sigma; it takes bound, hyper, method, model",
     ),
     "unknown in router": (changed("router", "sigma = 0.4\nlambda = 1"), "[router] has no lambda"),
     "unknown in settings": (
@@ -210,6 +212,10 @@ BAD = {
     "n is broken": (with_more("[certify]\nn = 1e4"), "certify.n must be a whole number; got 10000.0"),
     "n is true": (with_more("[certify]\nn = true"), "certify.n must be a whole number; got True"),
     "experts is a number": (with_more("[certify]\nexperts = 1"), "certify.experts must be true or false; got 1"),
+    "bound is of another kind": (
+        changed("experts", 'sigmas = [0.1, 0.4]\nbound = "two-sided"'),
+        "experts.bound must be one of one-sided, runner-up; got 'two-sided'",
+    ),
     "one_network is text": (
         changed("experts", 'sigmas = [0.1, 0.4]\none_network = "yes"'),
         "experts.one_network must be true or false",

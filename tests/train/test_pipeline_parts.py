@@ -76,7 +76,7 @@ def experts(trained, tmp_path):
 # Trees
 
 
-def test_a_tree_ofrouters_is_trained_built_certified_and_diagnosed(experts):
+def test_a_tree_of_routers_is_trained_built_certified_and_diagnosed(experts):
     bars = Bars()
     runs = {run.path.name.partition("-skip")[0]: run for run in pipeline(experts, TREE).run(bars)}
     assert bars.asked == [
@@ -109,7 +109,7 @@ def test_a_tree_ofrouters_is_trained_built_certified_and_diagnosed(experts):
     assert states(experts, TREE) == ["done"] * 13
 
 
-def testrouters_may_begin_with_the_networks_of_experts(experts):
+def test_routers_may_begin_with_the_networks_of_experts(experts):
     changes = ("router.start=2", "inner.0.start=1", "certify.experts=false")
     made = pipeline(experts, TREE, changes)
     with pytest.raises(Killed):
@@ -409,6 +409,19 @@ def test_experts_are_trained_by_the_method_asked_for(tmp_path):
         pipeline(tmp_path, TWO, (changes[0], "experts.hyper=[{copies=2}, {consistency=4.0}]")).check()
     with pytest.raises(RequestError, match="experts.one_network trains by cross-entropy"):
         pipeline(tmp_path, TWO, ("experts.one_network=true", "experts.method=consistency"))
+
+
+def test_experts_certify_by_the_bound_asked_for(tmp_path):
+    *alone, _, last = pipeline(tmp_path, TWO, ["experts.bound=runner-up"]).run(Bars())
+    assert [run.plan.rule["bound"] for run in alone] == ["runner-up"] * 2
+    assert [expert["bound"] for expert in last.plan.rule["experts"]] == ["runner-up"] * 2
+    assert last.plan.rule["router"]["bound"] == "one-sided"
+    assert verify(last.path).holds
+    labels = (tmp_path / "work" / "labels-1" / "expert-0.jsonl").read_text()
+    assert '"bound":"runner-up"' in labels.splitlines()[0]
+    (tmp_path / "work" / "pipeline.json").unlink()  # the experts themselves know, too
+    with pytest.raises(RequestError, match="another"):
+        pipeline(tmp_path, TWO).run(Bars())
 
 
 def test_weights_kept_small_are_what_is_certified(tmp_path):

@@ -32,6 +32,7 @@ from scipy.special import betaincinv, ndtri
 from torch import Tensor, nn
 
 from sigmax import bounds
+from sigmax.certify.smoothed_rule import Bound
 from sigmax.errors import RequestError
 from sigmax.files import written_whole
 from sigmax.models import Classifier
@@ -79,10 +80,18 @@ def logits_of(
     return table
 
 
-def expert_radii(logits: NDArray[np.float32], labels: Ints, sigma: float, proof: Proof) -> Floats:
+def expert_radii(
+    logits: NDArray[np.float32], labels: Ints, sigma: float, proof: Proof, bound: Bound = "one-sided"
+) -> Floats:
     """How far an expert would certify the true class of each image; 0 where it would not."""
-    counts = counted(logits)
-    reached = sigma * proof.z(counts[np.arange(len(labels)), labels], logits.shape[1])
+    counts, draws, every = counted(logits), logits.shape[1], np.arange(len(labels))
+    own = counts[every, labels]
+    if bound == "one-sided":
+        reached = sigma * proof.z(own, draws)
+    else:  # both shares at the same place: of two classes they are one
+        half, rivals = replace(proof, alpha=proof.alpha / 2), counts.copy()
+        rivals[every, labels] = 0
+        reached = sigma / 2 * (half.z(own, draws) + half.z(draws - rivals.max(axis=1), draws))
     found: Floats = np.where(counts.argmax(axis=1) == labels, np.maximum(reached, 0.0), 0.0)
     return found
 

@@ -79,6 +79,7 @@ class Balance:
             "experts": [
                 (models.fingerprint(self.expert(place)), sigma) for place, sigma in enumerate(config.experts.sigmas)
             ],
+            **({"bound": config.experts.bound} if config.experts.bound != "one-sided" else {}),
             "images": self.data.held_out.fingerprint,
             "votes": {"n": told.n, "alpha": told.alpha, "seed": told.seed, "dtype": told.dtype},
         }
@@ -115,7 +116,8 @@ class Balance:
         """How far an expert would certify each image held out."""
         sigma, labels = self.config.experts.sigmas[place], np.asarray(self.data.held_out.labels)
         proof = replace(self._proof, network=place)
-        return expert_radii(self._logits(self.expert(place), sigma, draws), labels, sigma, proof)
+        logits = self._logits(self.expert(place), sigma, draws)
+        return expert_radii(logits, labels, sigma, proof, self.config.experts.bound)
 
     def _logits(self, network: models.Classifier, sigma: float, draws: int) -> NDArray[np.float32]:
         """What a network answers to the images held out."""

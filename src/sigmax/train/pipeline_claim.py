@@ -83,7 +83,7 @@ def _experts(experts: ExpertsConfig) -> Claim:
     if experts.systems:
         return {"systems": len(experts.systems)}
     told = {name: getattr(experts, name) for name in ("sigmas", "one_network", "model", "normalise")}
-    usual = {"method": (GAUSSIAN,), "hyper": ({},)}
+    usual = {"method": (GAUSSIAN,), "hyper": ({},), "bound": "one-sided"}
     changed = {name: getattr(experts, name) for name, value in usual.items() if getattr(experts, name) != value}
     return {**told, **changed, "options": dict(experts.options), "training": experts.training.plan()}
 

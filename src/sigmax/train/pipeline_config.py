@@ -91,7 +91,7 @@ class PipelineConfig:
         self._check_sure()
         self._check_steps()
         if self.experts.sigmas:
-            self.check_draws([SmoothedRule(sigma, 2) for sigma in self.experts.sigmas])
+            self.check_draws(self.experts.rules)
 
     def _check_starts(self) -> None:
         """Raise where a router is to begin with an expert that is not there, or to be unlike it."""

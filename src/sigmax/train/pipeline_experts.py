@@ -103,7 +103,8 @@ class Experts:
         )
         model, description = models.load(network)
         for folder, sigma in systems.items():
-            saved(Smoothed(model, sigma=sigma, classes=description.classes), folder, self.config.store)
+            expert = Smoothed(model, sigma=sigma, classes=description.classes, bound=experts.bound)
+            saved(expert, folder, self.config.store)
 
 
 def _inside_fold(fold: int) -> str:

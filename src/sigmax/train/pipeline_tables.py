@@ -11,7 +11,7 @@ from sigmax import models
 from sigmax.certify.dual_rule import Combination
 from sigmax.certify.procedure import Rule
 from sigmax.certify.sampling import Sampling, asked
-from sigmax.certify.smoothed_rule import SmoothedRule
+from sigmax.certify.smoothed_rule import Bound, SmoothedRule
 from sigmax.errors import RequestError
 from sigmax.noise.draws import check_word
 from sigmax.train.config_table import Table, inside
@@ -53,6 +53,7 @@ class ExpertsConfig:
     model: str = "small-cnn"
     options: Table = field(default_factory=dict)  # of the architecture
     normalise: str = "none"
+    bound: Bound = "one-sided"  # what their votes are put to: see `SmoothedRule`
     systems: tuple[str, ...] = ()  # folders, from least noise to most; instead of all the others
     training: Settings = field(default_factory=Settings)
 
@@ -64,7 +65,7 @@ class ExpertsConfig:
         if self.systems:
             return
         with inside("experts.sigmas"):
-            rules = [SmoothedRule(sigma, 2) for sigma in self.sigmas]
+            rules = self.rules
         if any(one.sigma >= next_.sigma for one, next_ in pairwise(rules)):
             raise RequestError(f"experts.sigmas must be strictly rising; got {list(self.sigmas)}")
         check_network("experts", self.model, self.normalise)
@@ -86,6 +87,11 @@ class ExpertsConfig:
             for place in range(len(self.sigmas)):
                 made = make_method(*self.method_of(place))
                 made.images(self.training.batch)
+
+    @property
+    def rules(self) -> list[SmoothedRule]:
+        """How experts that are trained here certify; of two classes, which is the least there is."""
+        return [SmoothedRule(sigma, 2, self.bound) for sigma in self.sigmas]
 
     def method_of(self, place: int) -> tuple[str, float, Table]:
         """Name, noise and hyper-parameters of the training method of an expert."""
