@@ -249,6 +249,8 @@ def test_unsound_radii_say_so(tmp_path):
     for name in ("table.md", "table.csv"):
         assert "run (not sound)" in (tmp_path / "report" / name).read_text()
     assert sx.report.compare([run])["name"].tolist() == ["run (not sound)"]
+    legend = sx.report.draw([run]).get_legend_handles_labels()[1]
+    assert any("run (not sound)" in label for label in legend)
 
 
 def test_unsound_radii_cannot_pass_for_certificates(tmp_path):

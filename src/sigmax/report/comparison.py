@@ -9,7 +9,6 @@ from sigmax.report.accuracy import Floats, certified_counts, checked_radii, usua
 from sigmax.report.average import average_radius, easiest_share
 from sigmax.report.questions import furthest_asked, is_adaptive, mean_draws
 from sigmax.report.runs import Source, named
-from sigmax.report.schemes import is_sound
 from sigmax.report.study import Line, Study, study
 
 if TYPE_CHECKING:
@@ -50,17 +49,13 @@ def table(runs: Mapping[str, Run], found: Study, radii: Floats, *, strict: bool)
     """The rows of the runs, then those of what was found to hold them against."""
     import pandas as pd
 
-    rows = [{"name": _marked(name, run), **_row(run, radii, strict)} for name, run in runs.items()]
+    rows = [{"name": name, **_row(run, radii, strict)} for name, run in runs.items()]
     frame = pd.DataFrame(rows + [_reference(line, radii, strict) for line in found.lines])
     draws = [mean_draws(run) if is_adaptive(run) else math.nan for run in runs.values()]
     if not all(map(math.isnan, draws)):
         place = list(frame.columns).index("n") + 1
         frame.insert(place, MEAN_DRAWS, draws + [math.nan] * len(found.lines))
     return frame
-
-
-def _marked(name: str, run: Run) -> str:
-    return name if is_sound(run.plan.rule) else f"{name} (not sound)"
 
 
 def _row(run: Run, radii: Floats, strict: bool) -> dict[str, object]:

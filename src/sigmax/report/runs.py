@@ -6,6 +6,7 @@ from pathlib import Path
 
 from sigmax.errors import RequestError
 from sigmax.records.run import Run, read
+from sigmax.report.schemes import is_sound
 
 Source = Run | str | Path
 SAME_SIGMA = 1e-9  # relative: 0.3 and 0.1 + 0.2 are one noise
@@ -20,13 +21,21 @@ def load(source: Source) -> Run:
 
 
 def named(sources: Source | Iterable[Source]) -> dict[str, Run]:
-    """Runs by name, in the order given: the file's name, with its folder's before it where two are alike."""
+    """Runs by name, in the order given: the file's name, with its folder's before it where two are alike.
+
+    The name of a run whose radii are no certificates says so, and with it every table, legend and sentence.
+    """
     if isinstance(sources, Source):
         sources = [sources]
     runs = [load(source) for source in sources]
     if not runs:
         raise RequestError("a report needs at least one run; none was given")
-    return dict(zip(_names([run.path for run in runs]), runs, strict=True))
+    names = _names([run.path for run in runs])
+    return {_marked(name, run): run for name, run in zip(names, runs, strict=True)}
+
+
+def _marked(name: str, run: Run) -> str:
+    return name if is_sound(run.plan.rule) else f"{name} (not sound)"
 
 
 def _names(paths: list[Path]) -> list[str]:
