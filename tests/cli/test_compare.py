@@ -108,6 +108,40 @@ def test_a_run_that_does_not_verify_is_in_no_table(trained, tmp_path, sigmax):
     assert not (out / "compare.md").exists()
 
 
+def test_a_dry_run_checks_all_and_writes_nothing(trained, tmp_path, sigmax):
+    config, out = written(tmp_path, trained), tmp_path / "compared"
+    done = sigmax("compare", config, "--dry-run")
+    assert done.returncode == 0, done.stderr
+    assert "0 of 6 schemes are done" in done.stdout
+    assert not out.exists()
+    wrong = sigmax("compare", config, "--dry-run", *setting("certify.n=2"))
+    assert wrong.returncode == 2
+    assert "schemes.constant: " in wrong.stderr
+
+
+def test_the_file_of_another_plan_is_refused_before_any_work(trained, tmp_path, sigmax):
+    config, out = written(tmp_path, trained), tmp_path / "compared"
+    assert sigmax("compare", config).returncode == 0
+    before = (out / "folder.jsonl").read_bytes()  # the last of the schemes
+    for path in out.glob("*.jsonl"):
+        if path.stem != "folder":
+            path.unlink()
+    told = sigmax("compare", config, "--dry-run")
+    assert "1 of 6 schemes are done" in told.stdout
+    for words in (["--dry-run"], []):
+        refused = sigmax("compare", config, *words, *setting("certify.n=400"))
+        assert refused.returncode == 2
+        assert "schemes.folder: " in refused.stderr
+        assert "holds a run of another plan (n: 400 here, 300 there)" in " ".join(refused.stderr.split())
+        assert [path.name for path in out.glob("*.jsonl")] == ["folder.jsonl"]
+    assert (out / "folder.jsonl").read_bytes() == before
+    (out / "constant.jsonl").write_text("somebody's notes")
+    refused = sigmax("compare", config)
+    assert refused.returncode == 2
+    assert "is not a run file" in refused.stderr
+    assert (out / "constant.jsonl").read_text() == "somebody's notes"
+
+
 def test_wrong_radii_are_refused_before_any_work(trained, tmp_path, sigmax):
     done = sigmax("compare", written(tmp_path, trained), "--set", "radii=[-1.0]")
     assert done.returncode == 2

@@ -1,7 +1,8 @@
 """`sigmax compare`: several schemes on the same network, data and budget, as one table and one figure."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 from rich.table import Table
@@ -14,7 +15,9 @@ MOST_RADII = 5  # columns of accuracies that 80 characters hold
 if TYPE_CHECKING:
     import pandas as pd
 
+    from sigmax.certify.scheme import Scheme
     from sigmax.cli.compare_config import CompareConfig
+    from sigmax.data import Dataset
     from sigmax.records.run import Run
 
 
@@ -24,6 +27,7 @@ def compare(
         list[str] | None,
         typer.Option("--set", help="KEY=VALUE in place of what the file says, as certify.n=1000; repeat for more."),
     ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only check it all and say what is left.")] = False,
 ) -> None:
     """Certify the same inputs with several schemes and the same budget; what is finished is kept and skipped.
 
@@ -39,8 +43,12 @@ def compare(
 
     asked = CompareConfig.read(config, changes or ())
     radii = checked_radii(asked.radii) if asked.radii else None
+    work = _checked(asked)
+    if dry_run:
+        _show(work)
+        return
     with resumable(f"Every input finished so far is kept in {asked.out}."):
-        runs = _certified(asked)
+        runs = _certified(work)
     wrong = [run for run in runs.values() if not verify(run.path).holds]
     for run in wrong:
         complain(f"{run.path} does not verify; see sigmax verify {run.path}", style="red")
@@ -52,29 +60,61 @@ def compare(
     say("Wrote " + ", ".join(str(path) for path in written))
 
 
-def _certified(asked: "CompareConfig") -> "dict[str, Run]":
-    """The run of each scheme. Whatever is wrong with any of them is said before the first is certified."""
+class Work(NamedTuple):
+    """One scheme of the comparison: what is certified with it, how, and into which file."""
+
+    scheme: "Scheme"
+    dataset: "Dataset"
+    out: Path
+    request: "dict[str, Any]"
+
+
+def _checked(asked: "CompareConfig") -> dict[str, Work]:
+    """All that is to be done, by the schemes' names; what is wrong with any of it is said here."""
     from sigmax import data as sources
-    from sigmax.cli.compare_schemes import made_schemes, warm_up
-    from sigmax.system.job import certify_run, check_fits
+    from sigmax.cli.compare_schemes import made_schemes
+    from sigmax.records.journal import check_goes_on
+    from sigmax.system.job import plan_run
     from sigmax.train.config_table import inside
-    from sigmax.train.pipeline_files import certified
 
     schemes = made_schemes(asked)
     dataset = sources.load(asked.data.source, asked.data.split, size=asked.data.image_size)
-    for name, scheme in schemes.items():
+    work = {
+        name: Work(scheme, dataset, asked.out / f"{name}.jsonl", asked.request(name))
+        for name, scheme in schemes.items()
+    }
+    for name, part in work.items():
         with inside(f"schemes.{name}"):
-            request = asked.request(name)
-            scheme.check_question(**{key: request[key] for key in ("n0", "n", "alpha", "sampling")})
-            check_fits(scheme, dataset)
+            check_goes_on(part.out, plan_run(part.scheme, dataset, **part.request))
+    return work
+
+
+def _certified(work: Mapping[str, Work]) -> "dict[str, Run]":
+    """The run of each scheme."""
+    from sigmax.cli.compare_schemes import warm_up
+    from sigmax.system.job import certify_run
+    from sigmax.train.pipeline_files import certified
+
     runs = {}
-    for name, scheme in schemes.items():
-        out = asked.out / f"{name}.jsonl"
+    for name, (scheme, dataset, out, request) in work.items():
         with progress(f"certify {name}") as watch:
             if not certified(out):
                 warm_up(scheme, dataset.pixels([0]))
-            runs[name] = certify_run(scheme, dataset, out, **asked.request(name), watch=watch)
+            runs[name] = certify_run(scheme, dataset, out, **request, watch=watch)
     return runs
+
+
+def _show(work: Mapping[str, Work]) -> None:
+    """Every scheme and how far its run is; nothing is written."""
+    from sigmax.train.pipeline_files import certified
+
+    table, done = Table("scheme", "state", "leaves"), 0
+    for name, part in work.items():
+        state = "done" if certified(part.out) else "begun" if part.out.exists() else "to do"
+        done += state == "done"
+        table.add_row(Text(name), state, Text(str(part.out)))
+    console.print(table)
+    say(f"{done} of {len(work)} schemes are done; all can be certified as asked.")
 
 
 def _shown(frame: "pd.DataFrame") -> Table:

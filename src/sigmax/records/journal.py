@@ -83,32 +83,12 @@ class Journal:
             return
         run = Assembly()
         for number, line in enumerate(lines, start=1):
-            self._take(run, number, line)
+            _take(self.path, run, number, line)
+            if number == 1 and run.plan is not None:
+                _refuse_other(self.path, self.plan, run.plan)
         self.records, self.finished = run.records, run.finished
         if len(whole) < len(content):
             os.ftruncate(self._fd, len(whole))
-
-    def _take(self, run: Assembly, number: int, line: bytes) -> None:
-        try:
-            run.take(line.rstrip(b"\n"))
-        except RequestError as error:
-            raise RequestError(
-                f"{self.path}, line {number}: {error}. Nothing was changed; `sigmax verify` lists all damage. "
-                "Choose another output file"
-            ) from error
-        if number == 1 and run.plan is not None:
-            self._refuse_other(run.plan)
-
-    def _refuse_other(self, recorded: Plan) -> None:
-        try:
-            differences = self.plan.differences(recorded)
-        except RecursionError as error:
-            raise RequestError(f"{self.path} holds a plan nested too deep; choose another output file") from error
-        if differences:
-            raise RequestError(
-                f"{self.path} holds a run of another plan ({'; '.join(differences)}). "
-                "Repeat the options it was made with to continue it, or choose another output file"
-            )
 
     def _refuse_moved(self) -> None:
         """The lock belongs to the file, not to its name: records must not go where nobody will look for them."""
@@ -138,6 +118,46 @@ class Journal:
                 f"cannot write to {self.path} ({error.strerror}). The {len(self.records)} inputs already recorded "
                 "are safe; make room and run the same command again to go on"
             ) from error
+
+
+def check_goes_on(path: Path, plan: Plan) -> None:
+    """Raise where the file holds another plan's run, or none; long before it is opened to be written."""
+    if not path.exists():
+        return
+    try:
+        with path.open("rb") as file:
+            line = file.readline()
+    except OSError as error:
+        raise RequestError(f"cannot read {path} ({error.strerror}); choose another output file") from error
+    if not line.endswith(b"\n"):
+        _refuse_foreign(path, line)
+        return
+    run = Assembly()
+    _take(path, run, 1, line)
+    assert run.plan is not None
+    _refuse_other(path, plan, run.plan)
+
+
+def _take(path: Path, run: Assembly, number: int, line: bytes) -> None:
+    try:
+        run.take(line.rstrip(b"\n"))
+    except RequestError as error:
+        raise RequestError(
+            f"{path}, line {number}: {error}. Nothing was changed; `sigmax verify` lists all damage. "
+            "Choose another output file"
+        ) from error
+
+
+def _refuse_other(path: Path, plan: Plan, recorded: Plan) -> None:
+    try:
+        differences = plan.differences(recorded)
+    except RecursionError as error:
+        raise RequestError(f"{path} holds a plan nested too deep; choose another output file") from error
+    if differences:
+        raise RequestError(
+            f"{path} holds a run of another plan ({'; '.join(differences)}). "
+            "Repeat the options it was made with to continue it, or choose another output file"
+        )
 
 
 def _open(path: Path) -> int:

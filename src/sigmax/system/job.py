@@ -51,16 +51,47 @@ def certify_run(
     the same call and ends with the same records as one left alone; a finished run is returned as it is.
     `sampling`, `targets`, `tolerance`: as for `certify`.
     """
-    question = asked(sampling, targets, tolerance)
+    plan = plan_run(
+        scheme,
+        dataset,
+        n0=n0,
+        n=n,
+        alpha=alpha,
+        seed=seed,
+        start=start,
+        skip=skip,
+        maximum=maximum,
+        sampling=asked(sampling, targets, tolerance),
+    )
+    with Journal(Path(out), plan) as journal:
+        if not journal.finished:
+            _certify_into(journal, scheme.fresh(), dataset, watch or (lambda done, total: None))
+    return read(out)
+
+
+def plan_run(
+    scheme: Scheme,
+    dataset: Dataset,
+    *,
+    n0: int,
+    n: int,
+    alpha: float,
+    seed: int,
+    start: int,
+    skip: int,
+    maximum: int | None,
+    sampling: Sampling,
+) -> Plan:
+    """What `certify_run` would write at the head of its file; refuses what it would refuse."""
     if not isinstance(dataset, Dataset):
         raise RequestError(
             f"certify_run needs a data set, got {type(dataset).__name__}; use sx.data.load(...), or for arrays "
             "sx.data.Dataset(name, split, images, labels, classes)"
         )
     indices = select(len(dataset), start=start, skip=skip, maximum=maximum)
-    scheme.check_question(n0=n0, n=n, alpha=alpha, sampling=question)
+    scheme.check_question(n0=n0, n=n, alpha=alpha, sampling=sampling)
     check_fits(scheme, dataset)
-    plan = Plan(
+    return Plan(
         rule=dict(scheme.rule.describe()),
         n0=int(n0),
         n=int(n),
@@ -76,13 +107,9 @@ def certify_run(
         },
         inputs={"start": int(indices[0]), "skip": int(skip), "count": len(indices)},
         system=fingerprint(scheme),
-        sampling=question.describe(),
+        sampling=sampling.describe(),
         made_with=made_with(scheme),
     )
-    with Journal(Path(out), plan) as journal:
-        if not journal.finished:
-            _certify_into(journal, scheme.fresh(), dataset, watch or (lambda done, total: None))
-    return read(out)
 
 
 def _certify_into(journal: Journal, scheme: Scheme, dataset: Dataset, watch: Watch) -> None:
