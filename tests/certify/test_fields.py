@@ -162,3 +162,15 @@ def test_a_vouched_field_needs_a_function_and_a_rate():
     for arguments in ((3, 0.1), (len, -0.1), (len, "0.1")):
         with pytest.raises(RequestError, match=r"expected.*got.*;"):
             VouchedField(*arguments)
+
+
+def test_a_field_keeps_what_it_was_made_with():
+    for made, names in (
+        (field(), ("rate", "base", "k", "offset", "jitter", "_points")),
+        (VouchedField(lambda x: np.ones(len(x)), rate=0.1), ("rate", "jitter", "_function")),
+    ):
+        before = made.describe()
+        for name in names:
+            with pytest.raises(AttributeError, match=f"make another to change {name}"):
+                setattr(made, name, 5.0)
+        assert made.describe() == before

@@ -53,7 +53,18 @@ class SigmaField(Protocol):
         """What a record must name to make the field again."""
 
 
-class NearestNeighbourSigma:
+class _Settled:
+    """Cannot be changed once it is made: a rule has taken the rate down, and noise of another would break it."""
+
+    _made = False
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if self._made:
+            raise AttributeError(f"a sigma field keeps what it was made with; make another to change {name}")
+        super().__setattr__(name, value)
+
+
+class NearestNeighbourSigma(_Settled):
     """sigma(x) = base * exp(rate * (mean distance of x to its k nearest training points - offset)).
 
     The rate is proved: a distance to a point changes by at most |x - y|, the mean of the k least as well (replace
@@ -80,6 +91,7 @@ class NearestNeighbourSigma:
         # Of log sigma: the distances' error, and a few roundings of the exponent and of the exponential.
         exponent = self.rate * (self._most + abs(self.offset))
         self.jitter = 2 * (self.rate * self._most * relative_error(self.dim) + 8 * EPS * (1 + exponent))
+        self._made = True
 
     def sigmas(self, x: Any) -> Floats:
         """The noise of each input of a batch."""
@@ -148,7 +160,7 @@ class NearestNeighbourSigma:
         }
 
 
-class VouchedField:
+class VouchedField(_Settled):
     """A function of the user's, batch -> sigmas, whose rate the user vouches for; records say so.
 
     A function computed in single precision needs a jitter: twice the error of log sigma, about 1e-6.
@@ -162,6 +174,7 @@ class VouchedField:
         self._function = function
         self.rate = _positive(rate, "rate", zero=True)
         self.jitter = _positive(jitter, "jitter", zero=True)
+        self._made = True
 
     def sigmas(self, x: Any) -> Floats:
         """The noise of each input of a batch."""

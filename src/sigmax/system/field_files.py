@@ -62,7 +62,8 @@ def load_field(folder: Path, place: str, told: Mapping[str, Any]) -> SigmaField:
     found = field.describe()
     if {**found, "jitter": None} != {**told, "jitter": None} or not _close(found["jitter"], told.get("jitter")):
         raise RequestError(f"{path} is not the field the system was built with; build the system again")
-    field.jitter = max(field.jitter, float(told["jitter"]))
+    # A field cannot be changed; that of another machine, a bit larger, is as true.
+    object.__setattr__(field, "jitter", max(field.jitter, float(told["jitter"])))
     return field
 
 
