@@ -31,6 +31,11 @@ def opposed(u=Y) -> Known:
     return smoothed(u, [4.0], 1.0)
 
 
+def torn(u) -> Known:
+    """An expert of three classes: at the origin its second leads with 45% of the votes."""
+    return smoothed(u, [-0.25, 0.35], 0.5, bound="runner-up")
+
+
 def nested(rule: str) -> Known:
     """At the origin its first expert is in charge, and meets the other class at a distance of 0.35."""
     return dual(smoothed(SLANTED, [0.9], 0.5), [smoothed(Y, [-0.35], 0.5), planes(X, -0.5)], rule)
@@ -53,6 +58,11 @@ SYSTEMS = {
     ),
     "expert beside its edge": (
         lambda rule: dual(smoothed(X, [-4.0], 1.0), [far(), smoothed(Y, [-0.001], 0.5)], rule),
+        1 / 2,
+        1 / 4,
+    ),
+    "expert without a majority": (
+        lambda rule: dual(smoothed(X, [-4.0], 1.0), [torn(SLANTED), torn(Y)], rule),
         1 / 2,
         1 / 4,
     ),
@@ -117,7 +127,7 @@ def suspicion(errors: int, total: int, alpha: float) -> float:
 
 @pytest.mark.parametrize("rule", RULES)
 def test_no_system_is_certified_beyond_its_exact_radius_more_often_than_alpha(rule):
-    """7,700 certifications a rule; also each system by itself, against what its own bounds were granted."""
+    """8,400 certifications a rule; also each system by itself, against what its own bounds were granted."""
     errors = total = 0
     for name, (build, *granted) in SYSTEMS.items():
         system = build(rule)
