@@ -36,13 +36,19 @@ app = typer.Typer(
 )
 
 
-@app.callback()
-def _common(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and end.", is_eager=True)] = False,
-) -> None:
-    if version:
+def _version(asked: bool) -> None:
+    if asked:
         say(f"sigmax {__version__}")
         raise typer.Exit
+
+
+@app.callback()
+def _common(
+    version: Annotated[  # by a callback of its own: the function's body comes after a verb is asked for
+        bool, typer.Option("--version", help="Print the version and end.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    pass
 
 
 app.command("demo")(demo.demo)
