@@ -9,8 +9,9 @@ r"""The ablations of a dual system, each a small table: what changes when one th
 `--set KEY=VALUE` changes the recipe for all of them, as in `sigmax pipeline run`; `--set data.test=train` measures
 on the images held out. The recipe is run first where it was not. Experts and labels that a study does not change
 are taken over from it; every file knows what it was made for, so none is taken over that does not fit.
-The rows "gain" are what the row above certifies more than the first of the study by the same rule (one-sided beside
-runner-up), with one standard error over the images.
+The rows "gain" are what the row above certifies more than the first of the study by the same rule (runner-up than
+one-sided, the consensus rule of a comparison than min), with one standard error over the images; a star where the
+sign test gives such a gain a chance of 1% or less.
 """
 
 import argparse
@@ -26,6 +27,7 @@ from typing import TYPE_CHECKING
 
 from sigmax.cli.pipeline import warn
 from sigmax.cli.progress import progress
+from sigmax.errors import RequestError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,7 +50,6 @@ FINE_TUNING = (
 )
 AS_TRAINED = "balance="  # routers that do not lean, or leaning would hide what training changed
 ONE_ROUND = ("inner=[]", "labels.folds=1", AS_TRAINED)  # of what two rounds can be told of as well
-TWO_ROUNDS = (*ONE_ROUND, f"finetune.training={FINE_TUNING}")
 
 
 @dataclass(frozen=True)
@@ -92,15 +93,15 @@ STUDIES: dict[str, list[Variant]] = {
         Variant(f"consistency {weight:g}", (f"router.consistency={weight}", AS_TRAINED), EXPERTS + LABELS)
         for weight in (0.0, 5.0, 20.0, 40.0, 80.0)
     ],
-    "router": [
+    "router": [  # each brought into balance, if the recipe does that: what a user would have in the end
         Variant("sureness that names", (), EXPERTS, taught=False, sure="names"),
         Variant("sureness between two routes", (), EXPERTS, taught=False, sure="routes"),
         Variant("taught by the paper's loss", ("router.objective=paper",), EXPERTS + LABELS),
         Variant("taught by what is certified", CERTIFIED, EXPERTS + LABELS),
     ],
     "folds": [
-        Variant("labels of strangers", ("labels.folds=2",), EXPERTS),
-        Variant("labels of the experts themselves", ("labels.folds=1",), EXPERTS),
+        Variant("labels of strangers", ("labels.folds=2", AS_TRAINED), EXPERTS),
+        Variant("labels of the experts themselves", ("labels.folds=1", AS_TRAINED), EXPERTS),
     ],
     "shared": [
         Variant("a network each", (*GAUSSIAN, AS_TRAINED)),
@@ -108,10 +109,11 @@ STUDIES: dict[str, list[Variant]] = {
     ],
     "rounds": [
         Variant("one router", ONE_ROUND, EXPERTS + LABELS),
-        Variant("and fine-tuned experts", (*TWO_ROUNDS, 'steps=["router","finetune"]'), EXPERTS + LABELS),
-        Variant("and a second router", (*TWO_ROUNDS, 'steps=["router","finetune","router"]'), EXPERTS + LABELS),
+        Variant("and fine-tuned experts", (*ONE_ROUND, 'steps=["router","finetune"]'), EXPERTS + LABELS),
+        Variant("and a second router", (*ONE_ROUND, 'steps=["router","finetune","router"]'), EXPERTS + LABELS),
     ],
 }
+UNLIKELY = 0.01  # that neither is better
 FREE = ("comparison", "bound")  # what needs the recipe's own systems alone
 
 
@@ -151,8 +153,12 @@ def _comparison(base: "Pipeline", runs: Sequence["Run"], radii: Sequence[float])
     """All systems of the recipe, the envelope of its experts, and how near the consensus rule comes to it."""
     from sigmax import report
 
+    by_min: dict[str, Run] = {}  # by what the two rules of a router share
     for run in runs:
-        yield _row(run.path.stem, report.certified_accuracy(run, radii))
+        rule, same = run.plan.rule.get("rule"), json.dumps(run.plan.rule).replace("consensus", "min")
+        yield from _lines(run.path.stem, run, radii, against=by_min.get(same) if rule == "consensus" else None)
+        if rule == "min":
+            by_min[same] = run
     experts = runs[: len(base.names)] if base.config.certify.experts else []
     if experts:
         best = report.envelope(experts, radii)
@@ -165,8 +171,11 @@ def _bound(base: "Pipeline", runs: Sequence["Run"], radii: Sequence[float]) -> I
     """Experts that bound the strongest rival class too, on the same noise: alone, and in the last system."""
     import sigmax as sx
 
+    if base.config.experts.bound != "one-sided":
+        raise RequestError("--study bound sets the runner-up bound beside the one-sided; leave experts.bound out")
     how, folder = base.config.certify, [*base.systems()][-1]
-    pairs = [*zip(runs, base.experts(0), strict=False)] if how.experts else []
+    experts = base.experts(base.config.steps.count("finetune"))
+    pairs = [*zip(runs, experts, strict=False)] if how.experts else []
     for run, scheme in [*pairs, (runs[-1], sx.load(folder, **how.how(base.config.device)))]:
         name = run.path.stem
         yield from _lines(f"{name}, one-sided", run, radii)
@@ -241,6 +250,7 @@ def taught(variant: Variant, config: "PipelineConfig") -> Sequence[str]:
         f"router.normalise={experts.normalise}",
         f"router.training={TRAINING}",
         f"router.sharpness={SHARPNESS}",
+        f"finetune.training={FINE_TUNING}",
     ]
 
 
@@ -301,8 +311,8 @@ def _lines(name: str, run: "Run", radii: Sequence[float], against: "Run | None" 
     if against is not None:
         found = report.accuracy_gain(against, run, radii)
         cells = (
-            f"{100 * gain:+.1f} ± {100 * error:.1f}"
-            for gain, error in zip(found["gain"], found["error"], strict=True)
+            f"{100 * gain:+.1f} ± {100 * error:.1f}{'*' if chance <= UNLIKELY else ''}"
+            for gain, error, chance in zip(found["gain"], found["error"], found["chance"], strict=True)
         )
         yield f"| gain | {' | '.join(cells)} |"
 

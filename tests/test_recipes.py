@@ -150,7 +150,7 @@ certify.skip=120
     said = capsys.readouterr().out
     rows = [line for line in said.splitlines() if line.startswith("| ")]
     trained = 2 * (5 + 2 + 3 + 2 + 6)
-    assert len(rows) == len(studies) + 1 + 7 + (2 * 4 + 4) + (trained + trained - 2 * 5)  # of 5 studies, with gains
+    assert len(rows) == len(studies) + 1 + (7 + 1) + (2 * 4 + 4) + (trained + trained - 2 * 5)  # of 5, with gains
     assert all(line.count("|") == 4 for line in rows)
     assert "| dual-consensus-skip120 / envelope |" in said
     assert "| router.consistency=1; router.copies=1, consensus |" in said

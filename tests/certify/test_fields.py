@@ -1,7 +1,9 @@
 """Sigma fields: exact neighbours, the rate they promise, and what a record is told."""
 
+import copy
 import json
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -173,4 +175,36 @@ def test_a_field_keeps_what_it_was_made_with():
         for name in names:
             with pytest.raises(AttributeError, match=f"make another to change {name}"):
                 setattr(made, name, 5.0)
+            with pytest.raises(AttributeError, match=f"make another to change {name}"):
+                delattr(made, name)
+        with pytest.raises(AttributeError):
+            del made._kept
         assert made.describe() == before
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda made: pickle.loads(pickle.dumps(made))])
+def test_so_does_its_copy(copied):
+    made = field()
+    twin = copied(made)
+    assert np.array_equal(twin.sigmas(INPUTS), made.sigmas(INPUTS))
+    assert twin.describe() == made.describe()
+    for array in (twin.points, twin._norms, made._norms):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 0
+    with pytest.raises(AttributeError):
+        twin.rate = 5.0
+
+
+def test_a_field_of_ones_own_may_keep_more():
+    class Counting(NearestNeighbourSigma):
+        def __init__(self, *given):
+            super().__init__(*given)
+            self.calls = 0
+
+        def sigmas(self, x):
+            self.calls += 1
+            return super().sigmas(x)
+
+    made = Counting(TRAIN, 0.5, 0.1, 3, 1.0)
+    made.sigmas(INPUTS)
+    assert made.calls == 1

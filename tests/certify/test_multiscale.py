@@ -249,6 +249,9 @@ def test_unsound_radii_say_so(tmp_path):
     for name in ("table.md", "table.csv"):
         assert "run (not sound)" in (tmp_path / "report" / name).read_text()
     assert sx.report.compare([run])["name"].tolist() == ["run (not sound)"]
+    alike = run.path.with_name("run (not sound).jsonl")  # a file may be called so; no run is lost for it
+    alike.write_bytes(run.path.read_bytes())
+    assert len(sx.report.compare([run, alike])) == 2
     legend = sx.report.draw([run]).get_legend_handles_labels()[1]
     assert any("run (not sound)" in label for label in legend)
 

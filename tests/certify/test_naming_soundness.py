@@ -13,6 +13,7 @@ import sigmax as sx
 from sigmax import models, report, train
 from sigmax.bench import field_loop
 from sigmax.certify import naming as naming_module
+from sigmax.certify.smoothed_rule import SmoothedRule
 from tests.certify.regions import Known, naming, planes, smoothed
 from tests.certify.test_adaptive_soundness import QUESTIONS
 from tests.certify.test_dual_soundness import (
@@ -131,6 +132,20 @@ def test_bounds_that_overspend_are_caught(name, monkeypatch):
     right = naming_module.Pay.of
     monkeypatch.setattr(
         naming_module.Pay, "of", lambda alpha, *, picked, blind: right(16 * alpha, picked=picked, blind=blind)
+    )
+    assert suspicion(wrong(system, certificates(system)), REPEATS, ALPHA) < SUSPICIOUS
+
+
+def test_a_rival_that_is_not_bounded_is_caught(monkeypatch):
+    system = SYSTEMS["passes, its expert has no majority"][0]("consensus")
+    assert any(c.radius > 0 for c in certificates(system))
+    right = SmoothedRule._bounds
+    monkeypatch.setattr(
+        SmoothedRule,
+        "_bounds",
+        lambda rule, k, rival, n, alpha: (
+            right(rule, k, rival, n, alpha) if rule.bound == "one-sided" else (k / n, rival / n)
+        ),
     )
     assert suspicion(wrong(system, certificates(system)), REPEATS, ALPHA) < SUSPICIOUS
 

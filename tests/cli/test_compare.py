@@ -135,11 +135,23 @@ def test_the_file_of_another_plan_is_refused_before_any_work(trained, tmp_path, 
         assert "holds a run of another plan (n: 400 here, 300 there)" in " ".join(refused.stderr.split())
         assert [path.name for path in out.glob("*.jsonl")] == ["folder.jsonl"]
     assert (out / "folder.jsonl").read_bytes() == before
+    (out / "folder.jsonl").write_bytes(before.replace(b'"radius":', b'"radius":1', 1))  # damaged beyond its head
+    for words in (["--dry-run"], []):
+        refused = sigmax("compare", config, *words)
+        assert refused.returncode == 2
+        assert "sigmax verify" in refused.stderr
+        assert [path.name for path in out.glob("*.jsonl")] == ["folder.jsonl"]
+    (out / "constant.jsonl").mkdir()
+    assert "not a regular file" in sigmax("compare", config).stderr
+    (out / "constant.jsonl").rmdir()
     (out / "constant.jsonl").write_text("somebody's notes")
     refused = sigmax("compare", config)
     assert refused.returncode == 2
     assert "is not a run file" in refused.stderr
     assert (out / "constant.jsonl").read_text() == "somebody's notes"
+    refused = sigmax("compare", config, "--dry-run", *setting(f"out='{out / 'constant.jsonl'}'"))
+    assert refused.returncode == 2
+    assert "is no folder" in refused.stderr
 
 
 def test_wrong_radii_are_refused_before_any_work(trained, tmp_path, sigmax):

@@ -3,6 +3,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+import sigmax as sx
 from sigmax import RequestError
 from sigmax.records.run import Run
 from sigmax.report import accuracy_gain, certified_accuracy
@@ -19,6 +20,8 @@ def test_won_and_lost_inputs_are_counted_at_each_radius(make_run: MakeRun) -> No
     assert frame["gain"].tolist() == [0.25, 0.25, -0.25, 0.0]
     each = np.array([[0, 0, 1, 0], [1, -1, 1, 0], [0, -1, 0, 0], [0, 0, 0, 0]])
     assert frame["error"].tolist() == pytest.approx((each.std(axis=1) / 2).tolist())
+    assert frame["chance"].tolist() == [1.0, 1.0, 1.0, 1.0]
+    assert frame["inputs"].tolist() == [4] * 4
 
 
 def test_the_gain_is_the_difference_of_the_accuracies(make_run: MakeRun) -> None:
@@ -28,6 +31,32 @@ def test_the_gain_is_the_difference_of_the_accuracies(make_run: MakeRun) -> None
     frame = accuracy_gain(*runs, radii)
     before, after = (certified_accuracy(run, radii).to_numpy() for run in runs)
     assert frame["gain"].to_numpy() == pytest.approx(after - before)
+
+
+def test_the_chance_is_that_of_a_fair_coin(make_run: MakeRun) -> None:
+    first = make_run(*([(1, 1, 0.1)] * 4), *([(1, 1, 2.0)] * 6))
+    second = make_run(*([(1, 1, 2.0)] * 10))
+    (row,) = accuracy_gain(first, second, 1).itertuples()
+    assert (row.won, row.lost) == (4, 0)
+    assert row.gain / row.error > 2, "two standard errors, and yet:"
+    assert row.chance == pytest.approx(2 / 2**4)
+
+
+def test_nothing_is_said_of_radii_that_were_not_asked_about(tmp_path) -> None:
+    def bright(batch):
+        return (batch.mean(dim=(1, 2, 3)) > 0.3).long()
+
+    bright.fingerprint = "by the mean of the pixels"  # type: ignore[attr-defined]
+    scheme = sx.Smoothed(bright, sigma=0.5, classes=10)
+    few = {"n0": 10, "n": 200, "alpha": 0.01, "maximum": 20}
+    digits = sx.data.load("digits")
+    whole = sx.certify_run(scheme, digits, tmp_path / "whole.jsonl", **few)
+    asked = sx.certify_run(scheme, digits, tmp_path / "asked.jsonl", **few, sampling="adaptive", targets=[0.1, 0.3])
+    for pair in ((whole, asked), (asked, whole)):
+        frame = accuracy_gain(*pair, [0, 0.1, 0.2, 0.3, 0.4])
+        assert frame["gain"].isna().tolist() == [True, False, True, False, True]
+        assert frame["chance"].isna().tolist() == [True, False, True, False, True]
+    assert not accuracy_gain(whole, whole, [0, 0.2])["gain"].isna().any()
 
 
 def test_radii_that_are_hit_count_by_the_convention_asked_for(make_run: MakeRun) -> None:

@@ -54,14 +54,37 @@ class SigmaField(Protocol):
 
 
 class _Settled:
-    """Cannot be changed once it is made: a rule has taken the rate down, and noise of another would break it."""
+    """Keeps what it was made with: a rule has taken the rate down, and noise of another would break it.
 
-    _made = False
+    What a class of a user's own adds is theirs to change.
+    """
+
+    _kept: frozenset[str] = frozenset()
+
+    def _settle(self) -> None:
+        """From now on nothing that is here can be changed, by name or in place."""
+        for value in vars(self).values():
+            if isinstance(value, np.ndarray):
+                value.setflags(write=False)
+        self._kept = frozenset([*vars(self), "_kept"])
 
     def __setattr__(self, name: str, value: object) -> None:
-        if self._made:
-            raise AttributeError(f"a sigma field keeps what it was made with; make another to change {name}")
+        self._refuse(name)
         super().__setattr__(name, value)
+
+    def __delattr__(self, name: str) -> None:
+        self._refuse(name)
+        super().__delattr__(name)
+
+    def _refuse(self, name: str) -> None:
+        if name in self._kept:
+            raise AttributeError(f"a sigma field keeps what it was made with; make another to change {name}")
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        for value in state.values():  # copies of arrays can be written to
+            if isinstance(value, np.ndarray):
+                value.setflags(write=False)
 
 
 class NearestNeighbourSigma(_Settled):
@@ -91,7 +114,7 @@ class NearestNeighbourSigma(_Settled):
         # Of log sigma: the distances' error, and a few roundings of the exponent and of the exponential.
         exponent = self.rate * (self._most + abs(self.offset))
         self.jitter = 2 * (self.rate * self._most * relative_error(self.dim) + 8 * EPS * (1 + exponent))
-        self._made = True
+        self._settle()
 
     def sigmas(self, x: Any) -> Floats:
         """The noise of each input of a batch."""
@@ -174,7 +197,7 @@ class VouchedField(_Settled):
         self._function = function
         self.rate = _positive(rate, "rate", zero=True)
         self.jitter = _positive(jitter, "jitter", zero=True)
-        self._made = True
+        self._settle()
 
     def sigmas(self, x: Any) -> Floats:
         """The noise of each input of a batch."""

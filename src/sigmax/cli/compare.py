@@ -114,7 +114,7 @@ def _show(work: Mapping[str, Work]) -> None:
         done += state == "done"
         table.add_row(Text(name), state, Text(str(part.out)))
     console.print(table)
-    say(f"{done} of {len(work)} schemes are done; all can be certified as asked.")
+    say(f"{done} of {len(work)} schemes are done; nothing stands in the way of the others.")
 
 
 def _shown(frame: "pd.DataFrame") -> Table:

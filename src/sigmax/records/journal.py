@@ -74,21 +74,15 @@ class Journal:
 
     def _load(self) -> None:
         content = _read_all(self._fd)
-        whole = content[: content.rfind(b"\n") + 1]
-        lines = whole.splitlines(keepends=True)
-        if not lines:
-            _refuse_foreign(self.path, content)
+        run = _assembled(self.path, self.plan, content)
+        if run is None:
             os.ftruncate(self._fd, 0)
             self._append(encode(self.plan.to_json()))
             return
-        run = Assembly()
-        for number, line in enumerate(lines, start=1):
-            _take(self.path, run, number, line)
-            if number == 1 and run.plan is not None:
-                _refuse_other(self.path, self.plan, run.plan)
         self.records, self.finished = run.records, run.finished
-        if len(whole) < len(content):
-            os.ftruncate(self._fd, len(whole))
+        whole = content.rfind(b"\n") + 1
+        if whole < len(content):
+            os.ftruncate(self._fd, whole)
 
     def _refuse_moved(self) -> None:
         """The lock belongs to the file, not to its name: records must not go where nobody will look for them."""
@@ -121,21 +115,37 @@ class Journal:
 
 
 def check_goes_on(path: Path, plan: Plan) -> None:
-    """Raise where the file holds another plan's run, or none; long before it is opened to be written."""
+    """Raise where a run could not go on in this file, long before it is opened to be written; writes nothing.
+
+    A lock is not looked for: whoever holds it may be done by then.
+    """
+    _refuse_ending(path)
+    beside = next(folder for folder in path.absolute().parents if folder.exists())
+    if not beside.is_dir():
+        raise RequestError(f"cannot write the run file {path} ({beside} is no folder); choose another folder")
     if not path.exists():
         return
+    if not path.is_file():
+        raise RequestError(f"{path} is not a regular file; choose another output file")
     try:
-        with path.open("rb") as file:
-            line = file.readline()
+        content = path.read_bytes()
     except OSError as error:
         raise RequestError(f"cannot read {path} ({error.strerror}); choose another output file") from error
-    if not line.endswith(b"\n"):
-        _refuse_foreign(path, line)
-        return
+    _assembled(path, plan, content)
+
+
+def _assembled(path: Path, plan: Plan, content: bytes) -> Assembly | None:
+    """What the whole lines of a run file hold, seen to be of this plan; None where there is no line yet."""
+    lines = content[: content.rfind(b"\n") + 1].splitlines(keepends=True)
+    if not lines:
+        _refuse_foreign(path, content)
+        return None
     run = Assembly()
-    _take(path, run, 1, line)
-    assert run.plan is not None
-    _refuse_other(path, plan, run.plan)
+    for number, line in enumerate(lines, start=1):
+        _take(path, run, number, line)
+        if number == 1 and run.plan is not None:
+            _refuse_other(path, plan, run.plan)
+    return run
 
 
 def _take(path: Path, run: Assembly, number: int, line: bytes) -> None:
@@ -161,8 +171,7 @@ def _refuse_other(path: Path, plan: Plan, recorded: Plan) -> None:
 
 
 def _open(path: Path) -> int:
-    if path.suffix == ".gz":
-        raise RequestError(f"a run is written plain so that it can be resumed; drop .gz from {path}, gzip it later")
+    _refuse_ending(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
@@ -174,6 +183,11 @@ def _open(path: Path) -> int:
         os.close(fd)
         raise RequestError(f"{path} is not a regular file; choose another output file")
     return fd
+
+
+def _refuse_ending(path: Path) -> None:
+    if path.suffix == ".gz":
+        raise RequestError(f"a run is written plain so that it can be resumed; drop .gz from {path}, gzip it later")
 
 
 def _read_all(fd: int) -> bytes:

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from sigmax import bounds
 from sigmax.records.run import Run
 from sigmax.report.accuracy import Floats, checked_radii
+from sigmax.report.questions import targets
 from sigmax.report.runs import Source, load
 from sigmax.report.shared import on_shared_inputs
 
@@ -24,9 +26,13 @@ def accuracy_gain(
 ) -> "pd.DataFrame":
     """By how much the second run's certified accuracy exceeds the first's, on the inputs that both hold.
 
-    Columns: `radius`, `gain`, `error` (one standard error of the gain, for inputs drawn at random), and how many
-    inputs were `won` and `lost`. Inputs on which both agree tell nothing, so the error is far smaller than that of
-    two accuracies by themselves. It is about the inputs alone: networks trained anew differ by more than it.
+    Columns: `radius`; `gain`; `error`, one standard error of the gain, for inputs drawn at random; how many inputs
+    were `won` and `lost`; `chance`, that inputs which favour neither would be so uneven (the sign test, exact at
+    any number of inputs, at each radius by itself); and of how many `inputs`. Those on which both agree tell
+    nothing, so the error is far smaller than that of two accuracies by themselves. All of it is about the inputs
+    alone: networks trained anew differ too.
+
+    NaN at a radius that a run with targets was not asked about: what it proves there was not sought.
     """
     import pandas as pd
 
@@ -35,9 +41,16 @@ def accuracy_gain(
     before, after = (_certified(run, asked, strict) for run in runs)
     won, lost, n = (after & ~before).sum(axis=0), (before & ~after).sum(axis=0), len(before)
     gain = (won - lost) / n
-    # each input counts 1, 0 or -1
-    error = np.sqrt(np.maximum(0.0, (won + lost) / n - gain**2) / n)
-    return pd.DataFrame({"radius": asked, "gain": gain, "error": error, "won": won, "lost": lost})
+    found = {
+        "gain": gain,
+        "error": np.sqrt(np.maximum(0.0, (won + lost) / n - gain**2) / n),  # each input counts 1, 0 or -1
+        "won": won,
+        "lost": lost,
+        "chance": [_chance(int(k), int(k + m)) for k, m in zip(won, lost, strict=True)],
+    }
+    sought = np.all([_sought(run, asked) for run in runs], axis=0)
+    columns = {name: np.where(sought, values, np.nan) for name, values in found.items()}
+    return pd.DataFrame({"radius": asked, **columns, "inputs": n})
 
 
 def _certified(run: Run, radii: Floats, strict: bool) -> NDArray[np.bool_]:
@@ -45,3 +58,14 @@ def _certified(run: Run, radii: Floats, strict: bool) -> NDArray[np.bool_]:
     correct = np.array([record.correct for record in run.records])
     found = np.array([record.certificate.radius for record in run.records])[:, None]
     return correct[:, None] & (found > radii if strict else found >= radii)
+
+
+def _chance(won: int, differ: int) -> float:
+    return bounds.two_sided_p_value(won, differ) if differ else 1.0
+
+
+def _sought(run: Run, radii: Floats) -> NDArray[np.bool_]:
+    """The radii that the run was asked about."""
+    only = targets(run)
+    found: NDArray[np.bool_] = np.isin(radii, only) if only else np.ones(len(radii), dtype=bool)
+    return found

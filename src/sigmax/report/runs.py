@@ -30,16 +30,15 @@ def named(sources: Source | Iterable[Source]) -> dict[str, Run]:
     runs = [load(source) for source in sources]
     if not runs:
         raise RequestError("a report needs at least one run; none was given")
-    names = _names([run.path for run in runs])
-    return {_marked(name, run): run for name, run in zip(names, runs, strict=True)}
+    return dict(zip(_names(runs), runs, strict=True))
 
 
-def _marked(name: str, run: Run) -> str:
-    return name if is_sound(run.plan.rule) else f"{name} (not sound)"
+def _marked(run: Run) -> str:
+    return _stem(run.path) if is_sound(run.plan.rule) else f"{_stem(run.path)} (not sound)"
 
 
-def _names(paths: list[Path]) -> list[str]:
-    names = [_stem(path) for path in paths]
+def _names(runs: list[Run]) -> list[str]:
+    names, paths = [_marked(run) for run in runs], [run.path for run in runs]
     shared = _repeated(names)
     names = [
         f"{p.resolve().parent.name}/{name}" if name in shared else name
