@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryFile
 
 from sigmax.errors import RequestError
 
@@ -25,6 +26,16 @@ def replacing(path: Path) -> Iterator[Path]:
         draft.unlink(missing_ok=True)
 
 
+def check_writable(path: Path) -> None:
+    """Refuse a place where no file can be written, before there is anything to write; missing folders are made."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise _refused(path, error) from error
+
+
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
     """The same for a file the user asked for: missing folders are made, and a place that will not do is refused."""
@@ -33,6 +44,10 @@ def written_whole(path: Path) -> Iterator[Path]:
         with replacing(path) as draft:
             yield draft
     except OSError as error:
-        raise RequestError(
-            f"cannot write {path} ({error.strerror or error}); choose a place you may write to, with room left"
-        ) from error
+        raise _refused(path, error) from error
+
+
+def _refused(path: Path, error: OSError) -> RequestError:
+    return RequestError(
+        f"cannot write {path} ({error.strerror or error}); choose a place you may write to, with room left"
+    )

@@ -95,7 +95,7 @@ def test_the_page_says_what_was_run(make_run: MakeRun, tmp_path: Path) -> None:
 
 def test_an_unfinished_run_is_noted(make_run: MakeRun, tmp_path: Path) -> None:
     page = page_of(tmp_path, make_run((1, 1, 0.5), planned=1500))
-    assert "* run:\n  * unfinished, 1 of 1,500 inputs; the figures are of those" in page
+    assert "* run (unfinished):\n  * unfinished, 1 of 1,500 inputs; the figures are of those" in page
 
 
 def test_mixed_data_are_noted(make_run: MakeRun, tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ def test_data_are_compared_by_what_is_stated(make_run: MakeRun, tmp_path: Path) 
 def test_names_are_text_in_markdown(make_run: MakeRun, tmp_path: Path) -> None:
     name = "[link](javascript:alert(1)) *b* <img src=x> `c` sigma_0.25 _d_"
     page = page_of(tmp_path, make_run((1, 1, 0.5), path=f"{name}.jsonl", planned=9))
-    plain = r"\[link\](javascript:alert(1)) \*b\* &lt;img src=x> \`c\` sigma_0.25 \_d\_"
+    plain = r"\[link\](javascript:alert(1)) \*b\* &lt;img src=x> \`c\` sigma_0.25 \_d\_ (unfinished)"
     assert f"| {plain} | 0.5 |" in page
     assert f"### {plain}\n" in page
     assert f"* {plain}:\n" in page

@@ -38,6 +38,6 @@ def is_whole(value: object) -> bool:
 
 def too_much_noise(sigma: float) -> str | None:
     """A warning where noise on pixels in [0, 1] leaves nothing of an image; None where it may be meant."""
-    if sigma <= MOST_NOISE:
+    if not MOST_NOISE < sigma < math.inf:
         return None
     return f"sigma {sigma:g} is {sigma:g} times the pixel range [0, 1]; did you mean {sigma / 100:g}?"

@@ -9,6 +9,7 @@ import typer
 from sigmax.cli import options as opt
 from sigmax.cli.progress import console, say
 from sigmax.errors import RequestError
+from sigmax.files import check_writable, written_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -30,6 +31,7 @@ def bench(
     ] = None,
     data: Annotated[str | None, typer.Option("--data", help=f"Images for the system: {opt.SOURCES}.")] = None,
     split: opt.Split = "test",
+    image_size: opt.ImageSize = None,
     network: Annotated[
         str | None,
         typer.Option(help="Instead of a system: an architecture with random weights on random 32x32 images."),
@@ -53,6 +55,8 @@ def bench(
     from sigmax.bench.contest import Question, as_json, contest
     from sigmax.bench.stages import stages
 
+    if out is not None:
+        check_writable(out)
     if min(inputs, field_inputs) < 1:
         raise RequestError(f"expected at least one input for each; got {inputs} and {field_inputs}")
     how: dict[str, Any] = {
@@ -61,7 +65,7 @@ def bench(
         "batch": batch,
         "compile": compile_.value,
     }
-    scheme, rival, x, what = _contenders(system, data, split, network, inputs, how)
+    scheme, rival, x, what = _contenders(system, data, split, image_size, network, inputs, how)
     asked = Question(n0, n, alpha, radius, field_inputs)
     scheme.check_question(n0=n0, n=n, alpha=alpha)
     scheme.check(x)
@@ -75,15 +79,19 @@ def bench(
     for line in _parts(parts):
         say(line)
     if out is not None:
-        from sigmax.files import written_whole
-
         with written_whole(out) as draft:
             draft.write_text(json.dumps(as_json(scheme, asked, rows, what, parts), indent=1) + "\n")
         say(f"Figures: {out}")
 
 
 def _contenders(
-    system: str | None, data: str | None, split: str, network: str | None, inputs: int, how: dict[str, Any]
+    system: str | None,
+    data: str | None,
+    split: str,
+    image_size: int | None,
+    network: str | None,
+    inputs: int,
+    how: dict[str, Any],
 ) -> "tuple[Scheme, Scheme, Tensor, str]":
     """The system, the same as the field would run it, the images, and what to call it all."""
     if network is not None and (system or data):
@@ -99,7 +107,7 @@ def _contenders(
     from sigmax import data as sources
     from sigmax import system as systems
 
-    dataset = sources.load(data, split)
+    dataset = sources.load(data, split, size=image_size)
     x = torch.from_numpy(dataset.pixels(_spread(len(dataset), inputs)))
     plain: dict[str, Any] = {"device": how["device"]}
     return systems.load(system, **how), systems.load(system, **plain), x, system

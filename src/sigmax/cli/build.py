@@ -209,6 +209,8 @@ def _read_network(path: Path, told: "dict[str, str | int | None]") -> "tuple[nn.
         shape = None if told["input-shape"] is None else _shape(str(told["input-shape"]))
         model = models.from_transformers(str(path).removeprefix(TRANSFORMERS), input_shape=shape)
         return model, model.description
+    if path.suffix == ".safetensors" and _tells(path):
+        raise RequestError(f"{path.name} says itself what it is; leave out {', '.join(given)}")
     if missing:
         raise RequestError(
             f"{path.name} holds weights only, so what they are must be told; also give {', '.join(missing)}"
@@ -220,6 +222,17 @@ def _read_network(path: Path, told: "dict[str, str | int | None]") -> "tuple[nn.
         input_shape=_shape(str(told["input-shape"])),
         normalisation=str(told["normalise"]),
     )
+
+
+def _tells(path: Path) -> bool:
+    """Whether the checkpoint describes the network it is of."""
+    from sigmax import models
+
+    try:
+        models.read(path)
+    except RequestError:
+        return False
+    return True
 
 
 def _shape(text: str) -> tuple[int, int, int]:

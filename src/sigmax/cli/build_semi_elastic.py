@@ -23,7 +23,10 @@ def semi_elastic(
         float, typer.Option(help="Usual mean distance to them (the papers: CIFAR-10 5, MNIST 1.5).")
     ] = 5.0,
     split: opt.Split = "train",
-    maximum: opt.Maximum = None,
+    image_size: opt.ImageSize = None,
+    maximum: Annotated[
+        int | None, typer.Option("--max", help="Measure from the first so many images; all of them without it.")
+    ] = None,
     denoiser: Denoiser = None,
 ) -> None:
     """Noise that grows with an input's distance to the training images, which are kept in the folder.
@@ -33,13 +36,16 @@ def semi_elastic(
     from sigmax import data as sources
     from sigmax.certify.fields import NearestNeighbourSigma
     from sigmax.certify.semi_elastic import SemiElastic
+    from sigmax.system.job import check_fits
 
     warn_of_noise(base)
     model, classes = base_network(network, denoiser)
-    training = sources.load(data, split)
-    points = training.pixels(range(min(len(training), maximum or len(training))))
+    training = sources.load(data, split, size=image_size)
+    points = training.pixels(sources.select(len(training), maximum=maximum))
     field = NearestNeighbourSigma(points, base=base, rate=rate, k=neighbours, offset=offset)
-    SemiElastic(model, field=field, classes=classes).save(out)
+    scheme = SemiElastic(model, field=field, classes=classes)
+    check_fits(scheme, training)
+    scheme.save(out)
     sample = field.sigmas(points[:64])
     say(
         f"Wrote {out}: noise by the distance to {len(points):,} images of {training.name} {split}, rate {rate:g}; "

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 SHARES = (0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999, 0.9999)  # looked at where no share is given
 DECIMALS = 4
+MOST_DRAWS = 10**9
 NEAR_ONE = 0.9999  # from here on a share is told by what it lacks of 1
 
 
@@ -39,8 +40,8 @@ def plan(
     """
     from sigmax.planning import draws_needed
 
-    if n is not None and n < 1:
-        raise RequestError(f"--n must be at least 1 draw; got {n}")
+    if n is not None and not 1 <= n <= MOST_DRAWS:
+        raise RequestError(f"--n must be from 1 to {MOST_DRAWS:,} draws; got {n}")
     told = {"sigma": sigma, "alpha": alpha, "chance": chance}
     if p is None:
         console.print(_table([draws_needed(radius, p=share, **told) for share in SHARES]))

@@ -10,7 +10,7 @@ from rich.text import Text
 from sigmax.cli import options as opt
 from sigmax.cli.progress import STARTS_OVER, console, progress, resumable, say
 from sigmax.errors import RequestError
-from sigmax.files import written_whole
+from sigmax.files import check_writable, written_whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,6 +51,8 @@ def predict(
     indices = [int(i) for i in sources.select(len(dataset), start=start, skip=skip, maximum=maximum)]
     if out is not None and out.exists():
         raise RequestError(f"{out} exists already; name another file with --out")
+    if out is not None:
+        check_writable(out)
     predictions: list[Prediction] = []
     with resumable("Predictions are not kept.", STARTS_OVER), progress("predict") as watch:
         watch(0, len(indices))

@@ -152,7 +152,7 @@ def classifier(
             on_epoch=lambda report: setattr(watch, "note", report.line()),
         )
     before = str(denoiser_path(out)) if tune_denoiser else denoiser
-    _conclude(out, before, around.next_command(out, data, sigma) if around else None)
+    _conclude(out, before, sigma, around.next_command(out, data, sigma) if around else None)
 
 
 def taught(
@@ -180,9 +180,11 @@ def taught(
     return make
 
 
-def _conclude(out: Path, denoiser: str | None, command: str | None = None) -> None:
+def _conclude(out: Path, denoiser: str | None, sigma: float, command: str | None = None) -> None:
     last = last_report(out)
     if last is not None:
-        say(f"Last epoch: {last.accuracy:.1%} of the noisy training images classified right, loss {last.loss:.3g}.")
+        seen = "noisy training images" if sigma else "training images"
+        say(f"Last epoch: {last.accuracy:.1%} of the {seen} classified right, loss {last.loss:.3g}.")
     before = "" if denoiser is None else f" --denoiser {denoiser}"
-    say(f"Wrote {out}. Next: {command or f'sigmax build smoothed {out}{before} --out SYSTEM'}")
+    noise = "" if sigma else " --sigma SIGMA"  # it was trained with none, which certifies nothing
+    say(f"Wrote {out}. Next: {command or f'sigmax build smoothed {out}{before}{noise} --out SYSTEM'}")

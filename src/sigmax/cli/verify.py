@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sigmax.cli.options import SOURCES
+from sigmax.cli.options import SOURCES, ImageSize
 from sigmax.cli.progress import complain, say
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ def verify(
             "--data", help=f"Also hold labels, and distances of memorized runs, against the data: {SOURCES}."
         ),
     ] = None,
+    image_size: ImageSize = None,
 ) -> None:
     """Recompute every radius from its counts: no model and no GPU needed. Exits 1 if a record proves less.
 
@@ -32,7 +33,7 @@ def verify(
 
     verdicts = [check(path) for path in runs]
     if data is not None:
-        verdicts = [_with_data(verdict, data) for verdict in verdicts]
+        verdicts = [_with_data(verdict, data, image_size) for verdict in verdicts]
     for verdict in verdicts:
         show(verdict)
     if not all(verdict.holds for verdict in verdicts):
@@ -41,7 +42,7 @@ def verify(
         say(f"Every label is that of {data}.")
 
 
-def _with_data(verdict: "Verdict", source: str) -> "Verdict":
+def _with_data(verdict: "Verdict", source: str, image_size: int | None) -> "Verdict":
     """The verdict with what the images add to it; a run that does not hold without them is left as it is."""
     from sigmax import data
     from sigmax.records.run import read
@@ -49,7 +50,7 @@ def _with_data(verdict: "Verdict", source: str) -> "Verdict":
 
     if not verdict.holds or verdict.plan is None:
         return verdict
-    dataset = data.load(source, str(verdict.plan.data.get("split")))
+    dataset = data.load(source, str(verdict.plan.data.get("split")), size=image_size)
     return replace(verdict, findings=tuple(data_findings(read(verdict.path), dataset)))
 
 
@@ -59,7 +60,7 @@ def show(verdict: "Verdict") -> None:
         complain(f"{verdict.path}, line {finding.line}: {finding.message}")
     if len(verdict.findings) > SHOWN:
         complain(f"... and {len(verdict.findings) - SHOWN} more")
-    if verdict.torn:
+    if verdict.torn and verdict.plan is not None:
         complain(f"{verdict.path}: the last line is torn and was not counted; repeat the certify command to finish")
     extent = f"{verdict.records} of {verdict.planned} inputs" + ("" if verdict.finished else ", unfinished")
     say(f"{verdict.path}: {_conclusion(verdict)} ({extent}{_terms(verdict)})")

@@ -132,6 +132,8 @@ def read(path: str | Path, part: tuple[str, Path] | None = None) -> Checkpoint:
 
 
 def _read(path: str | Path) -> Checkpoint:
+    if Path(path).is_dir():
+        raise RequestError(f"{path} is a folder; a checkpoint is a file, such as NAME.safetensors")
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}

@@ -23,7 +23,8 @@ def load(source: Source) -> Run:
 def named(sources: Source | Iterable[Source]) -> dict[str, Run]:
     """Runs by name, in the order given: the file's name, with its folder's before it where two are alike.
 
-    The name of a run whose radii are no certificates says so, and with it every table, legend and sentence.
+    The name of a run says what its numbers do not, in every table, legend and sentence: that its radii are no
+    certificates, or that inputs are missing.
     """
     if isinstance(sources, Source):
         sources = [sources]
@@ -34,7 +35,9 @@ def named(sources: Source | Iterable[Source]) -> dict[str, Run]:
 
 
 def _marked(run: Run) -> str:
-    return _stem(run.path) if is_sound(run.plan.rule) else f"{_stem(run.path)} (not sound)"
+    marks = [] if is_sound(run.plan.rule) else ["not sound"]
+    marks += [] if run.finished else ["unfinished"]
+    return f"{_stem(run.path)} ({', '.join(marks)})" if marks else _stem(run.path)
 
 
 def _names(runs: list[Run]) -> list[str]:

@@ -179,7 +179,9 @@ def _objective(objective: Objective) -> tuple[str, Value]:
     try:
         asked = checked_radii(objective)
     except (TypeError, ValueError) as error:
-        raise RequestError(f"objective must be 'acr', a list of radii or a function; got {objective!r}") from error
+        raise RequestError(
+            f"objective must be 'acr', a list of radii or a function, and radii at least 0; got {objective!r}"
+        ) from error
     # A radius of 0 stands for an input that is not certified, so it does not count at r = 0 either.
     return f"certified accuracy at {_listed(asked)}", lambda best: float(
         np.mean([((best >= r) & (best > 0)).mean() for r in asked])

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sigmax.certify.parts import check_part
 from sigmax.certify.sampling import Kind, Sampling
 from sigmax.certify.sampling import asked as asked_of
 from sigmax.certify.scheme import Scheme
@@ -204,6 +205,7 @@ def _checked(
                 "experts must be schemes such as Smoothed(model, sigma=0.5, classes=10); "
                 f"got {type(expert).__name__}"
             )
+        check_part(expert.rule)  # what no router can build on teaches none
     classes = [expert.classes for expert in experts]
     if len(set(classes)) > 1:
         raise RequestError(

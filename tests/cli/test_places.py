@@ -1,0 +1,105 @@
+"""Places, shapes and words that will not do are said before any work."""
+
+import shutil
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import sigmax as sx
+
+
+@pytest.fixture
+def nowhere(tmp_path):
+    """A path below a file, where nobody can write."""
+    (tmp_path / "file").write_text("")
+    return tmp_path / "file" / "out.safetensors"
+
+
+@pytest.mark.parametrize("words", ["train classifier --data digits --sigma 0.5 --epochs 1", "bench --inputs 1"])
+def test_a_place_that_cannot_be_written_to(words, nowhere, sigmax):
+    done = sigmax(*words.split(), "--out", nowhere)
+    assert done.returncode == 2
+    assert f"cannot write {nowhere}" in " ".join(done.stderr.split())
+    assert "epoch" not in done.stdout
+
+
+def test_nor_do_predictions_go_there(system, nowhere, sigmax):
+    done = sigmax("predict", system, "--data", "digits", "--max", 2, "--n", 100, "--out", nowhere)
+    assert done.returncode == 2
+    assert "right" not in done.stdout
+
+
+def test_training_without_noise_says_what_to_give_next(tmp_path, sigmax):
+    done = sigmax(*"train classifier --data digits --sigma 0 --epochs 1 --out".split(), tmp_path / "n.safetensors")
+    assert done.returncode == 0, done.stderr
+    told = " ".join(done.stdout.split())
+    assert "of the training images classified right" in told
+    assert "--sigma SIGMA --out SYSTEM" in told
+
+
+def test_a_checkpoint_that_says_what_it_is_needs_no_words(trained, tmp_path, sigmax):
+    done = sigmax("build", "smoothed", trained / "net.safetensors", "--classes", 5, "--out", tmp_path / "s")
+    assert done.returncode == 2
+    assert "says itself what it is; leave out --classes" in done.stderr
+
+
+def test_a_folder_is_no_checkpoint(system, sigmax):
+    done = sigmax("diagnose", "gradients", system, "--data", "digits", "--sigma", 0.5)
+    assert done.returncode == 2
+    assert "is a folder" in done.stderr
+
+
+def test_too_many_draws_are_named_by_their_option(sigmax):
+    done = sigmax("plan", "--radius", 0.5, "--sigma", 0.25, "--n", 10**10)
+    assert done.returncode == 2
+    assert "--n must be from 1 to 1,000,000,000 draws" in done.stderr
+
+
+def test_a_file_that_is_no_run_is_not_to_be_finished(trained, sigmax):
+    done = sigmax("verify", trained / "net.safetensors")
+    assert done.returncode == 1
+    assert "repeat the certify command" not in done.stderr
+
+
+def test_what_no_router_can_build_on_is_not_labelled(trained, system, tmp_path, sigmax):
+    assert (
+        sigmax(
+            "build", "memorized", trained / "net.safetensors", "--sigma0", 0.5, "--out", tmp_path / "memory"
+        ).returncode
+        == 0
+    )
+    done = sigmax("label", system, tmp_path / "memory", "--data", "digits", "--out", tmp_path / "labels")
+    assert done.returncode == 2
+    assert "a router cannot build on it" in " ".join(done.stderr.split())
+    assert not (tmp_path / "labels").exists()
+
+
+@pytest.fixture
+def pictures(tmp_path):
+    """A folder of pictures, larger than the network's digits."""
+    shades = np.random.default_rng(0).integers(0, 256, size=(10, 12, 16), dtype=np.uint8)
+    for split in ("train", "test"):
+        for c in range(10):
+            (tmp_path / "pictures" / split / f"class-{c}").mkdir(parents=True)
+            Image.fromarray(shades[c]).save(tmp_path / "pictures" / split / f"class-{c}" / "a.png")
+    return f"folder:{tmp_path / 'pictures'}"
+
+
+def test_pictures_are_fitted_wherever_they_are_read(trained, system, pictures, tmp_path, sigmax):
+    run, small = tmp_path / "run.jsonl", ("--image-size", 8)
+    asked = ("--n", 200, "--n0", 20, "--max", 3)
+    assert sigmax("certify", system, "--data", pictures, *small, *asked, "--out", run).returncode == 0
+    done = sigmax("verify", run, "--data", pictures, *small)
+    assert done.returncode == 0, done.stderr
+    assert "Every label is that of" in done.stdout
+    words = ("build", "semi-elastic", trained / "net.safetensors", "--data", pictures, "--k", 2)
+    refused = sigmax(*words, "--out", tmp_path / "wrong")
+    assert refused.returncode == 2
+    assert not (tmp_path / "wrong").exists()
+    done = sigmax(*words, *small, "--offset", 1, "--out", tmp_path / "elastic")
+    assert done.returncode == 0, done.stderr
+    assert sx.load(tmp_path / "elastic").rule.dim == 64
+    shutil.rmtree(tmp_path / "elastic")
+    bench = ("bench", system, "--data", pictures, *small, "--inputs", 1, "--field-inputs", 1, "--n", 200)
+    assert sigmax(*bench).returncode == 0
