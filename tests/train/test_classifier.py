@@ -125,7 +125,7 @@ def test_a_wrong_request_is_refused_before_anything_is_written(train, tmp_path, 
 
 def test_a_folder_that_cannot_be_is_refused(train, tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(RequestError, match="cannot be made"):
+    with pytest.raises(RequestError, match="cannot write"):
         train(out=tmp_path / "file" / "model.safetensors")
 
 

@@ -2,7 +2,6 @@
 
 import copy
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -16,6 +15,7 @@ import sigmax
 from sigmax import models
 from sigmax.data import Dataset
 from sigmax.errors import RequestError
+from sigmax.files import check_writable
 from sigmax.models import Classifier, Denoiser, Description
 from sigmax.system.networks import fingerprint_of
 from sigmax.train import distributed
@@ -176,12 +176,7 @@ def _plan(
 def _check_output(out: Path) -> None:
     if out.suffix != ".safetensors":
         raise RequestError(f"a checkpoint's name ends in .safetensors, got {out}")
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RequestError(f"the folder of {out} cannot be made: {error}") from error
-    if not os.access(out.parent, os.W_OK | os.X_OK):
-        raise RequestError(f"the folder {out.parent} is not writable; choose another output")
+    check_writable(out)
 
 
 def _is_finished(files: Sequence[Path], plan: Mapping[str, Any]) -> bool:
