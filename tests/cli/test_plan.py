@@ -69,7 +69,7 @@ def test_without_a_share_it_shows_several(sigmax) -> None:
         (("--alpha", 0), "alpha must lie strictly between 0 and 1"),
         (("--chance", 1), "chance must lie strictly between 0 and 1"),
         (("--radius", -1), "radius must be a number of at least 0"),
-        (("--n", 0), "--n must be at least 1 draw"),
+        (("--n", 0), "--n must be from 1 to 1,000,000,000 draws; got 0"),
     ],
 )
 def test_wrong_requests(sigmax, words, told) -> None:

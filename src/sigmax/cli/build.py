@@ -209,7 +209,7 @@ def _read_network(path: Path, told: "dict[str, str | int | None]") -> "tuple[nn.
         shape = None if told["input-shape"] is None else _shape(str(told["input-shape"]))
         model = models.from_transformers(str(path).removeprefix(TRANSFORMERS), input_shape=shape)
         return model, model.description
-    if path.suffix == ".safetensors" and _tells(path):
+    if missing and path.suffix == ".safetensors" and _tells(path):
         raise RequestError(f"{path.name} says itself what it is; leave out {', '.join(given)}")
     if missing:
         raise RequestError(
