@@ -43,7 +43,7 @@ TRAINING = (  # of a router that begins with an expert
     "augment = 'crop-flip', precision = 'bf16', channels_last = true}"
 )
 LABELLING = '{n = 128, n0 = 16, alpha = 0.5, dtype = "bf16", compile = "default"}'  # near the truth, not below it
-SHARPNESS = 5.0  # of the soft labels: radii of CIFAR-10 are some ten times those of the digits
+SHARPNESS = 5.0  # of the soft labels: less than suits the digits, whose radii are smaller
 FINE_TUNING = (
     "{epochs = 10, batch = 512, optimiser = 'adamw', lr = 0.0002, weight_decay = 0.01, schedule = 'constant', "
     "augment = 'crop-flip', precision = 'bf16', channels_last = true}"

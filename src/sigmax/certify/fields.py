@@ -5,7 +5,7 @@
 
 import hashlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
@@ -63,9 +63,7 @@ class _Settled:
 
     def _settle(self) -> None:
         """From now on nothing that is here can be changed, by name or in place."""
-        for value in vars(self).values():
-            if isinstance(value, np.ndarray):
-                value.setflags(write=False)
+        _freeze(vars(self))
         self._kept = frozenset([*vars(self), "_kept"])
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -82,9 +80,7 @@ class _Settled:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        for value in state.values():  # copies of arrays can be written to
-            if isinstance(value, np.ndarray):
-                value.setflags(write=False)
+        _freeze(state)  # copies of arrays can be written to
 
 
 class NearestNeighbourSigma(_Settled):
@@ -236,6 +232,12 @@ def _unchanging(points: NDArray[Any]) -> NDArray[Any]:
     own = points.copy()
     own.setflags(write=False)
     return own
+
+
+def _freeze(state: Mapping[str, Any]) -> None:
+    for value in state.values():
+        if isinstance(value, np.ndarray):
+            value.setflags(write=False)
 
 
 def _positive(value: float, name: str, *, zero: bool = False) -> float:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 SHARES = (0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999, 0.9999)  # looked at where no share is given
 DECIMALS = 4
-MOST_DRAWS = 10**9
 NEAR_ONE = 0.9999  # from here on a share is told by what it lacks of 1
 
 
@@ -38,7 +37,7 @@ def plan(
 
     Example: `sigmax plan --radius 0.5 --sigma 0.25 --p 0.99`
     """
-    from sigmax.planning import draws_needed
+    from sigmax.planning import MOST_DRAWS, draws_needed
 
     if n is not None and not 1 <= n <= MOST_DRAWS:
         raise RequestError(f"--n must be from 1 to {MOST_DRAWS:,} draws; got {n}")
