@@ -12,6 +12,8 @@ are taken over from it; every file knows what it was made for, so none is taken 
 The rows "gain" are what the row above certifies more than the first of the study by the same rule (runner-up than
 one-sided, the consensus rule of a comparison than min), with one standard error over the images; a star where the
 sign test gives such a gain a chance of 1% or less.
+`--keep FILE.csv.gz` writes down what each row was counted from: by image, the largest radius of the table at which
+its class is certified. Studies made one after the other go into the same file.
 """
 
 import argparse
@@ -50,6 +52,15 @@ FINE_TUNING = (
 )
 AS_TRAINED = "balance="  # routers that do not lean, or leaning would hide what training changed
 ONE_ROUND = ("inner=[]", "labels.folds=1", AS_TRAINED)  # of what two rounds can be told of as well
+
+
+@dataclass(frozen=True)
+class Row:
+    """A run in a table, and the one that it is set against."""
+
+    name: str
+    run: "Run"
+    against: "Run | None" = None
 
 
 @dataclass(frozen=True)
@@ -125,8 +136,11 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--set", dest="changes", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--radii", default=RADII)
     parser.add_argument("--vary", action="append", default=[], help="changes of a router, 'KEY=VALUE; KEY=VALUE'")
+    parser.add_argument("--keep", type=Path, metavar="FILE.csv.gz", help="where to write down what the rows count")
     told = parser.parse_args(words)
     radii = [float(r) for r in told.radii.split(",")]
+    if told.keep and not told.keep.name.endswith(".csv.gz"):
+        raise RequestError(f"--keep writes a compressed table: expected a name like rows.csv.gz, not {told.keep}")
     base = _pipeline(told.recipe, told.changes)
     runs = base.run(progress)
     for study in [*told.study, *(["vary"] if told.vary else [])]:
@@ -134,12 +148,15 @@ def main(words: Sequence[str] | None = None) -> None:
         if study == "comparison":
             rows = _comparison(base, runs, radii)
         elif study == "bound":
-            rows = _bound(base, runs, radii)
+            rows = _bound(base, runs)
         else:
             variants = STUDIES[study] if study != "vary" else [_own(text) for text in told.vary]
-            rows = _trained(base, told.recipe, study, variants, changes=told.changes, radii=radii)
+            rows = _trained(base, told.recipe, study, variants, changes=told.changes)
         for row in rows:
-            print(row, flush=True)
+            for line in [row] if isinstance(row, str) else _lines(row, radii):
+                print(line, flush=True)
+            if told.keep and isinstance(row, Row):
+                keep(told.keep, f"{study}: {row.name}", row.run, radii)
     print(f"\n`python {' '.join(['benchmarks/cifar10_ablations.py', *(words or sys.argv[1:])])}`")
 
 
@@ -149,14 +166,15 @@ def _pipeline(recipe: Path, changes: Sequence[str]) -> "Pipeline":
     return Pipeline(PipelineConfig.read(recipe, changes), on_warning=warn)
 
 
-def _comparison(base: "Pipeline", runs: Sequence["Run"], radii: Sequence[float]) -> Iterator[str]:
+def _comparison(base: "Pipeline", runs: Sequence["Run"], radii: Sequence[float]) -> Iterator[Row | str]:
     """All systems of the recipe, the envelope of its experts, and how near the consensus rule comes to it."""
     from sigmax import report
 
     by_min: dict[str, Run] = {}  # by what the two rules of a router share
-    for run in runs:
+    names = _names(base)
+    for name, run in zip(names, runs, strict=True):
         rule, same = run.plan.rule.get("rule"), json.dumps(run.plan.rule).replace("consensus", "min")
-        yield from _lines(run.path.stem, run, radii, against=by_min.get(same) if rule == "consensus" else None)
+        yield Row(name, run, by_min.get(same) if rule == "consensus" else None)
         if rule == "min":
             by_min[same] = run
     experts = runs[: len(base.names)] if base.config.certify.experts else []
@@ -164,25 +182,30 @@ def _comparison(base: "Pipeline", runs: Sequence["Run"], radii: Sequence[float])
         best = report.envelope(experts, radii)
         yield _row("envelope of the experts", best)
         ratio = report.certified_accuracy(runs[-1], radii) / best  # nan where no expert certifies
-        yield f"| {runs[-1].path.stem} / envelope | {' | '.join(f'{value:.3f}' for value in ratio)} |"
+        yield f"| {names[-1]} / envelope | {' | '.join(f'{value:.3f}' for value in ratio)} |"
 
 
-def _bound(base: "Pipeline", runs: Sequence["Run"], radii: Sequence[float]) -> Iterator[str]:
+def _names(base: "Pipeline") -> list[str]:
+    """What the runs are of, in their order."""
+    certify = "certify "
+    return [phase.name.removeprefix(certify) for phase in base.phases() if phase.name.startswith(certify)]
+
+
+def _bound(base: "Pipeline", runs: Sequence["Run"]) -> Iterator[Row]:
     """Experts that bound the strongest rival class too, on the same noise: alone, and in the last system."""
     import sigmax as sx
 
     if base.config.experts.bound != "one-sided":
         raise RequestError("--study bound sets the runner-up bound beside the one-sided; leave experts.bound out")
-    how, folder = base.config.certify, [*base.systems()][-1]
+    how, folder, names = base.config.certify, [*base.systems()][-1], _names(base)
     experts = base.experts(base.config.steps.count("finetune"))
-    pairs = [*zip(runs, experts, strict=False)] if how.experts else []
-    for run, scheme in [*pairs, (runs[-1], sx.load(folder, **how.how(base.config.device)))]:
-        name = run.path.stem
-        yield from _lines(f"{name}, one-sided", run, radii)
-        out = base.config.out / "ablations" / f"{name}-runner-up.jsonl"
+    triples = [*zip(names, runs, experts, strict=False)] if how.experts else []
+    for name, run, scheme in [*triples, (names[-1], runs[-1], sx.load(folder, **how.how(base.config.device)))]:
+        yield Row(f"{name}, one-sided", run)
+        out = base.config.out / "ablations" / f"{run.path.stem}-runner-up.jsonl"
         with progress(out.stem) as watch:
             rival = sx.certify_run(_by_runner_up(scheme), base.test, out, **how.request, watch=watch)
-        yield from _lines(f"{name}, runner-up", rival, radii, against=run)
+        yield Row(f"{name}, runner-up", rival, run)
 
 
 def _by_runner_up(scheme: "Scheme") -> "Scheme":
@@ -208,14 +231,8 @@ def _own(text: str) -> Variant:
 
 
 def _trained(
-    base: "Pipeline",
-    recipe: Path,
-    study: str,
-    variants: Sequence[Variant],
-    *,
-    changes: Sequence[str],
-    radii: Sequence[float],
-) -> Iterator[str]:
+    base: "Pipeline", recipe: Path, study: str, variants: Sequence[Variant], *, changes: Sequence[str]
+) -> Iterator[Row]:
     firsts: dict[str, Run] = {}  # by rule
     for variant in variants:
         # By what is changed, so that variants can be added and left out between two calls.
@@ -228,7 +245,7 @@ def _trained(
         _borrow(varied, labels=LABELS[0] in variant.reuse)
         for run in varied.run(progress):
             rule = str(run.plan.rule["rule"])
-            yield from _lines(f"{variant.name}, {rule}", run, radii, against=firsts.get(rule))
+            yield Row(f"{variant.name}, {rule}", run, firsts.get(rule))
             firsts.setdefault(rule, run)
 
 
@@ -303,13 +320,13 @@ def _head(radii: Sequence[float]) -> str:
     return f"| certified accuracy in % | {' | '.join(f'{r:g}' for r in radii)} |\n|---|{'---:|' * len(radii)}"
 
 
-def _lines(name: str, run: "Run", radii: Sequence[float], against: "Run | None" = None) -> Iterator[str]:
+def _lines(row: Row, radii: Sequence[float]) -> Iterator[str]:
     """The run's row, and below it what it gains over another on the same images, with its standard error."""
     from sigmax import report
 
-    yield _row(name, report.certified_accuracy(run, radii))
-    if against is not None:
-        found = report.accuracy_gain(against, run, radii)
+    yield _row(row.name, report.certified_accuracy(row.run, radii))
+    if row.against is not None:
+        found = report.accuracy_gain(row.against, row.run, radii)
         cells = (
             f"{100 * gain:+.1f} ± {100 * error:.1f}{'*' if chance <= UNLIKELY else ''}"
             for gain, error, chance in zip(found["gain"], found["error"], found["chance"], strict=True)
@@ -319,6 +336,24 @@ def _lines(name: str, run: "Run", radii: Sequence[float], against: "Run | None" 
 
 def _row(name: str, shares: "pd.Series[float]") -> str:
     return f"| {name} | {' | '.join(f'{100 * share:.2f}' for share in shares)} |"
+
+
+def keep(path: Path, name: str, run: "Run", radii: Sequence[float]) -> None:
+    """Add a column: the largest radius of the table certified for the image's class, empty where none is."""
+    import pandas as pd
+
+    from sigmax.files import written_whole
+
+    reached = {
+        record.index: max((r for r in radii if record.correct and record.certificate.radius >= r), default=None)
+        for record in run.records
+    }
+    column = pd.Series(reached, name=name, dtype=float).rename_axis("image").sort_index()
+    there = pd.read_csv(path, index_col="image") if path.exists() else pd.DataFrame(index=column.index)
+    if not there.index.equals(column.index):
+        raise RequestError(f"{path} is of other images than {run.path}; give another file to --keep")
+    with written_whole(path) as draft:
+        there.assign(**{name: column}).to_csv(draft, compression={"method": "gzip", "mtime": 0})
 
 
 if __name__ == "__main__":

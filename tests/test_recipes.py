@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 import sigmax as sx
@@ -146,14 +147,21 @@ certify.skip=120
     changes = [word for change in [*small, f"out={tmp_path / 'out'}"] for word in ("--set", change)]
     studies = ("comparison", "bound", "lambda", "folds", "rounds", "sets")
     cifar10_ablations.main([str(RECIPES / "digits_dual.toml"), *changes, "--radii", "0,0.1", "--study", *studies,
-        "--vary", "router.consistency=1; router.copies=1", "--vary", "router.entropy=0.1"])  # fmt: skip
+        "--vary", "router.consistency=1; router.copies=1", "--vary", "router.entropy=0.1",
+        "--keep", str(tmp_path / "rows.csv.gz")])  # fmt: skip
     said = capsys.readouterr().out
     rows = [line for line in said.splitlines() if line.startswith("| ")]
     trained = 2 * (5 + 2 + 3 + 2 + 6)
     assert len(rows) == len(studies) + 1 + (7 + 1) + (2 * 4 + 4) + (trained + trained - 2 * 5)  # of 5, with gains
     assert all(line.count("|") == 4 for line in rows)
-    assert "| dual-consensus-skip120 / envelope |" in said
+    assert "| dual-consensus / envelope |" in said
     assert "| router.consistency=1; router.copies=1, consensus |" in said
+    kept = pd.read_csv(tmp_path / "rows.csv.gz", index_col="image")
+    shown = [[cell.strip() for cell in row.strip("| ").split(" | ")] for row in rows]
+    counted = [row for row in shown if row[0] not in ("gain", shown[0][0]) and "envelope" not in row[0]]
+    assert [name.split(": ", 1)[1] for name in kept] == [name for name, *_ in counted]
+    for column, (_, *cells) in zip(kept, counted, strict=True):
+        assert [f"{100 * (kept[column] >= r).mean():.2f}" for r in (0, 0.1)] == cells
     studied = tmp_path / "out" / "ablations"
     ours = (tmp_path / "out" / "nets" / "sigma-0.1.safetensors").read_bytes()
     assert [path.read_bytes() == ours for path in studied.glob("lambda/*/nets/sigma-0.1.safetensors")] == [True] * 5
