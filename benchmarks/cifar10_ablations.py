@@ -52,6 +52,8 @@ FINE_TUNING = (
 )
 AS_TRAINED = "balance="  # routers that do not lean, or leaning would hide what training changed
 ONE_ROUND = ("inner=[]", "labels.folds=1", AS_TRAINED)  # of what two rounds can be told of as well
+TUNED = (*ONE_ROUND, 'steps=["router","finetune"]')
+STEADY = 4.0  # the weight that the experts of the CIFAR-10 recipe are trained with
 
 
 @dataclass(frozen=True)
@@ -120,8 +122,13 @@ STUDIES: dict[str, list[Variant]] = {
     ],
     "rounds": [
         Variant("one router", ONE_ROUND, EXPERTS + LABELS),
-        Variant("and fine-tuned experts", (*ONE_ROUND, 'steps=["router","finetune"]'), EXPERTS + LABELS),
+        Variant("and fine-tuned experts", TUNED, EXPERTS + LABELS),
         Variant("and a second router", (*ONE_ROUND, 'steps=["router","finetune","router"]'), EXPERTS + LABELS),
+    ],
+    "finetune": [
+        Variant("as trained", ONE_ROUND, EXPERTS + LABELS),
+        Variant("by cross-entropy", TUNED, EXPERTS + LABELS),
+        Variant("for consistency too", (*TUNED, f"finetune.consistency={STEADY}"), EXPERTS + LABELS),
     ],
 }
 UNLIKELY = 0.01  # that neither is better

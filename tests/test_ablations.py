@@ -11,6 +11,7 @@ from scipy.stats import binomtest
 REPO = Path(__file__).parents[1]
 RADII = np.arange(0, 2.6, 0.25)
 EXPERTS = ("sigma-0.33", "sigma-0.52", "sigma-0.86")
+NOT_KEPT = ("bound", "finetune")
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +55,7 @@ def first_of_its_kind(study, rows, place):
     return next(name for name, _ in rows if name.endswith(f", {rule}"))
 
 
-@pytest.mark.parametrize(("study", "rows"), [table for table in tables() if table[0] != "bound"])
+@pytest.mark.parametrize(("study", "rows"), [table for table in tables() if table[0] not in NOT_KEPT])
 def test_rows_and_gains(kept, study, rows):
     for place, (name, cells) in enumerate(rows):
         if name == "gain":

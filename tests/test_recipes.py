@@ -145,14 +145,14 @@ certify.n0=10
 certify.skip=120
 """.strip().splitlines()
     changes = [word for change in [*small, f"out={tmp_path / 'out'}"] for word in ("--set", change)]
-    studies = ("comparison", "bound", "lambda", "folds", "rounds", "sets")
+    studies = ("comparison", "bound", "lambda", "folds", "rounds", "finetune", "sets")
     cifar10_ablations.main([str(RECIPES / "digits_dual.toml"), *changes, "--radii", "0,0.1", "--study", *studies,
         "--vary", "router.consistency=1; router.copies=1", "--vary", "router.entropy=0.1",
         "--keep", str(tmp_path / "rows.csv.gz")])  # fmt: skip
     said = capsys.readouterr().out
     rows = [line for line in said.splitlines() if line.startswith("| ")]
-    trained = 2 * (5 + 2 + 3 + 2 + 6)
-    assert len(rows) == len(studies) + 1 + (7 + 1) + (2 * 4 + 4) + (trained + trained - 2 * 5)  # of 5, with gains
+    trained = 2 * (5 + 2 + 3 + 2 + 3 + 6)
+    assert len(rows) == len(studies) + 1 + (7 + 1) + (2 * 4 + 4) + (trained + trained - 2 * 6)  # of 6, with gains
     assert all(line.count("|") == 4 for line in rows)
     assert "| dual-consensus / envelope |" in said
     assert "| router.consistency=1; router.copies=1, consensus |" in said

@@ -67,6 +67,7 @@ def test_an_architecture_alone_will_do():
     said = bench("--network", "small-cnn", "--inputs", "2", "--field-inputs", "1", "--n", "100", "--n0", "10")
     assert "small-cnn with random weights: 2 inputs of 3x32x32" in said
     assert "not compiled" not in said
+    assert "Not asked about radius 0.5: n=100 draws reach 0.3" in said
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,20 @@ def test_it_writes_the_fine_tuned_system(dual, tmp_path, sigmax):
     assert "settings.epochs is 2 there and 3 here" in other.stderr
 
 
+def test_it_can_ask_for_consistency_and_limit_gradients(dual, tmp_path, sigmax):
+    done = sigmax(*words(dual, tmp_path / "steady", "--consistency", 5, "--clip", 1, epochs=1))
+    assert done.returncode == 0, done.stderr
+    python = fine_tune(
+        sx.load(dual),
+        sx.data.load("digits", "train"),
+        tmp_path / "python",
+        settings=Settings(epochs=1, clip=1.0, **SETTINGS),
+        n=20,
+        consistency=5.0,
+    )
+    assert fingerprint(sx.load(tmp_path / "steady")) == fingerprint(python)
+
+
 def test_bad_requests_end_with_code_2_before_any_work(dual, trained, tmp_path, sigmax):
     taken = sx.load(trained / "system").save(tmp_path / "taken")
     for request, named in (
@@ -71,6 +85,7 @@ def test_bad_requests_end_with_code_2_before_any_work(dual, trained, tmp_path, s
         (words(dual, taken), "holds a system that was not made by this command"),
         (words(dual, tmp_path / "new", "--n", 1), "n must be a whole number of votes, at least 2"),
         (words(dual, tmp_path / "new", epochs=0), "epochs must be a whole number"),
+        (words(dual, tmp_path / "new", "--consistency", -1), "consistency must be at least 0 and finite"),
         (words(dual, tmp_path / "new", "--device", "nonsense"), "cannot be used here"),
         (words(dual, tmp_path / "new", "--split", "val"), "the splits are train and test"),
         (words(dual, tmp_path / "new", "--seed", -1), "seed must be 0 to"),

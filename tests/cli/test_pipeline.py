@@ -188,7 +188,7 @@ def test_too_little_noise_is_warned_of(tmp_path, sigmax):
 def test_the_demo_writes_nothing_before_it_is_sure_and_overwrites_nothing(tmp_path, sigmax):
     refused = sigmax("demo", "--out", tmp_path / "new", "--max", 0)
     assert refused.returncode == 2
-    assert "maximum must be at least 1, got 0" in refused.stderr
+    assert "max must be at least 1, got 0" in refused.stderr
     assert not (tmp_path / "new").exists()
     (tmp_path / "demo.toml").write_text(QUICK)
     kept = sigmax("demo", "--out", tmp_path)

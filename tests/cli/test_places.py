@@ -24,6 +24,12 @@ def test_a_place_that_cannot_be_written_to(words, nowhere, sigmax):
     assert "epoch" not in done.stdout
 
 
+def test_nor_does_a_system_go_there(system, trained, nowhere, sigmax):
+    done = sigmax("build", "smoothed", trained / "net.safetensors", "--out", nowhere.with_suffix(""))
+    assert done.returncode == 2
+    assert "cannot write the system to" in done.stderr
+
+
 def test_nor_do_predictions_go_there(system, nowhere, sigmax):
     done = sigmax("predict", system, "--data", "digits", "--max", 2, "--n", 100, "--out", nowhere)
     assert done.returncode == 2

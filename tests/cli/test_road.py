@@ -206,12 +206,14 @@ CERTIFY = {"--data": "digits", "--out": "run.jsonl", "--max": "2"}
         ({"--data": "nowhere"}, "nowhere"),
         ({"--data": "cifar10:absent"}, "absent"),
         ({"--data": "npz:channels.npz"}, "does not accept an input of shape (3, 8, 8)"),
-        ({"--data": "npz:classes.npz"}, "the system tells 10 classes apart"),
+        ({"--data": "npz:classes.npz"}, "the system tells 10 classes apart, but classes has 2"),
+        ({"--data": "npz:classes.npz"}, "or save it with classes=[10 names]: its largest label was counted"),
+        ({"--data": "npz:names.npz"}, "certify the data the system was trained for\n"),
         ({"--data": "npz:nan.npz"}, "image 0 holds nan"),
         ({"--data": "npz:bytes.npz"}, "255"),
         ({"--start": "360"}, "start must lie in 0..359"),
         ({"--skip": "0"}, "skip must be at least 1"),
-        ({"--max": "0"}, "maximum must be at least 1"),
+        ({"--max": "0"}, "max must be at least 1"),
         ({"--batch": "0"}, "batch must be a whole number"),
         ({"--device": "nonsense"}, "cannot be used here"),
         ({"system": "absent"}, "expected a system folder"),
@@ -223,6 +225,7 @@ def test_a_bad_request_ends_with_code_2_before_any_work(system, tmp_path, sigmax
     labels = np.array([0, 9])
     np.savez(tmp_path / "channels.npz", images=rng.random((2, 3, 8, 8)), labels=labels)
     np.savez(tmp_path / "classes.npz", images=rng.random((2, 1, 8, 8)), labels=np.array([0, 1]))
+    np.savez(tmp_path / "names.npz", images=rng.random((2, 1, 8, 8)), labels=[0, 1], classes=["cat", "dog"])
     np.savez(tmp_path / "nan.npz", images=np.full((2, 1, 8, 8), np.nan), labels=labels)
     np.savez(tmp_path / "bytes.npz", images=np.full((2, 1, 8, 8), 200.0), labels=labels)
     options = {**CERTIFY, **changes}

@@ -34,7 +34,7 @@ def test_is_every_skipth_from_start(count, draw):
         (10, {"start": 10}, r"0\.\.9, got 10; nothing would be selected"),
         (10, {"start": -1}, "got -1"),
         (10, {"skip": 0}, "skip must be at least 1"),
-        (10, {"maximum": 0}, "maximum must be at least 1"),
+        (10, {"maximum": 0}, "max must be at least 1"),
     ],
 )
 def test_refuses_what_selects_nothing(count, options, word):

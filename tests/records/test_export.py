@@ -63,6 +63,12 @@ def test_the_fields_format(tmp_path: Path) -> None:
     ]
 
 
+def test_the_table_is_in_order_however_the_inputs_were_finished(tmp_path: Path) -> None:
+    for name, run in {"in": RUN, "out": run_of(*reversed(RUN.records))}.items():
+        export_tsv(run, tmp_path / f"{name}.tsv")
+    assert (tmp_path / "in.tsv").read_text() == (tmp_path / "out.tsv").read_text()
+
+
 def test_what_is_exported_reads_back(tmp_path: Path) -> None:
     export_tsv(RUN, tmp_path / "log.tsv")
     plan, records, report = read_log(tmp_path / "log.tsv", sigma=0.5, n=100, alpha=0.001)

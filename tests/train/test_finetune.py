@@ -3,6 +3,7 @@
 import json
 import math
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from sigmax.errors import RequestError
 from sigmax.models import Description
 from sigmax.noise.draws import BLOCK, block
 from sigmax.system import fingerprint
-from sigmax.train import Batch, Mixed, Routed, Settings, fine_tune, routes_of, train_classifier
+from sigmax.train import Batch, Mixed, Routed, RoutedConsistency, Settings, fine_tune, routes_of, train_classifier
 
 QUICK = Settings(epochs=4, batch=16, optimiser="adamw", lr=0.003, weight_decay=0.01, schedule="constant")
 SIGMAS = (0.1, 0.4)
@@ -98,6 +99,43 @@ def test_the_routed_loss_is_what_it_says(seed):
     assert found.loss.item() == pytest.approx(sum(losses) / 7, rel=1e-5)
     assert found.accuracy.item() == pytest.approx(right / 7)
     assert found.loss.requires_grad
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_routed_loss_with_consistency_is_what_it_says(seed):
+    rng, model = torch.Generator().manual_seed(seed), network(3, seed)
+    pixels, classes, routes = torch.rand(7, 1, 8, 8), torch.randint(3, (7,)), torch.randint(3, (7,))
+    sigmas, weight, entropy = (0.1, 0.25, 1.0), 3.0, 0.7
+    batch = Batch(pixels, torch.stack([classes, routes], dim=1), torch.arange(7), 0, rng)
+    found = RoutedConsistency(sigmas, consistency=weight, entropy=entropy).score(model, batch)
+    noise = torch.randn(2, 7, 1, 8, 8, generator=torch.Generator().manual_seed(seed))
+    losses, right = [], 0
+    for i, y in enumerate(classes.tolist()):
+        noisy = pixels[i] + sigmas[int(routes[i])] * noise[:, i]
+        shares = model(noisy).softmax(dim=1).tolist()
+        mean = [(a + b) / 2 for a, b in zip(*shares, strict=True)]
+        apart = sum(m * math.log(m / p) for f in shares for m, p in zip(mean, f, strict=True)) / 2
+        unsure = -sum(m * math.log(m) for m in mean)
+        losses.append(-sum(math.log(f[y]) for f in shares) / 2 + weight * apart + entropy * unsure)
+        right += sum(f.index(max(f)) == y for f in shares)
+    assert found.loss.item() == pytest.approx(sum(losses) / 7, rel=1e-4)
+    assert found.accuracy.item() == pytest.approx(right / 14)
+
+
+def test_consistency_takes_two_copies_and_is_part_of_the_plan(dual, mixed, tmp_path):
+    """Two copies of eight inputs a step, so twice the steps; a folder refuses another weight."""
+    steps, asked = [], {"settings": QUICK, "consistency": 20.0}
+    steady = fine_tune(dual, mixed, tmp_path / "steady", **asked, on_step=lambda *told: steps.append(told))
+    counts = np.bincount(routes_of(dual.router, mixed), minlength=2)
+    total = sum(QUICK.epochs * math.ceil(count / 8) for count in counts)
+    assert steps == [(done + 1, total) for done in range(total)]
+    assert weights(fine_tune(dual, mixed, tmp_path / "steady", **asked)) == weights(steady)
+    with pytest.raises(RequestError, match="consistency is 20.0 there and 10.0 here"):
+        fine_tune(dual, mixed, tmp_path / "steady", settings=QUICK, consistency=10)
+    with pytest.raises(RequestError, match="consistency is 20.0 there and None here"):
+        fine_tune(dual, mixed, tmp_path / "steady", settings=QUICK)
+    with pytest.raises(RequestError, match="copies=2 does not divide it"):
+        fine_tune(dual, mixed, tmp_path / "odd", settings=replace(QUICK, batch=15), consistency=10)
 
 
 def test_mixed_noise_takes_each_sigma_about_as_often():
@@ -296,6 +334,8 @@ def test_experts_that_cannot_be_tuned_are_refused(router, mixed, tmp_path):
         ({"n": True}, "n must be a whole number of votes"),
         ({"n": 20.5}, "n must be a whole number of votes"),
         ({"seed": -1}, "seed must be a whole number"),
+        ({"consistency": -1.0}, "consistency must be at least 0 and finite, got -1.0"),
+        ({"consistency": math.nan}, "consistency must be at least 0 and finite, got nan"),
         ({"settings": Settings(device="nonsense")}, "device 'nonsense' cannot be used"),
     ],
 )

@@ -256,6 +256,7 @@ def test_what_is_begun_is_seen(whole, copy):
         ("sigma = 0.4", "sigma = 0.5", "router.sigma is 0.4 there and 0.5 here"),
         ("consistency = 2", "consistency = 3", "router.loss.consistency is 2.0 there and 3.0 here"),
         ("votes = 20", "votes = 30", "finetune.votes is 20 there and 30 here"),
+        ("votes = 20", "votes = 20\nconsistency = 1.5", "finetune.consistency is None there and 1.5 here"),
         ("lr = 0.002", "lr = 0.001", "finetune.training.lr is 0.002 there and 0.001 here"),
         (
             '"finetune", "router"]',
@@ -431,6 +432,7 @@ def test_systems_that_exist_become_experts(whole, tmp_path):
 def test_one_network_under_all_noises_stays_one(tmp_path):
     text = CONFIG.replace("sigmas = [0.1, 0.4]", "sigmas = [0.1, 0.4]\none_network = true")
     text = text.replace('["router", "finetune", "router"]', '["router", "finetune"]')
+    text = text.replace("votes = 20", "votes = 20\nconsistency = 2.0")
     bars = Bars()
     runs = pipeline(tmp_path, text).run(bars)
     assert bars.asked[:2] == ["train experts", "make labels-1"]
@@ -441,6 +443,8 @@ def test_one_network_under_all_noises_stays_one(tmp_path):
     ]
     method = models.read(work / "nets" / "experts.safetensors").description.notes["training"]["method"]
     assert method == {"name": "mixed", "sigmas": [0.1, 0.4]}
+    tuned = models.read(work / "tuned-1.training" / "expert-0.safetensors").description.notes["training"]["method"]
+    assert (tuned["name"], tuned["consistency"], tuned["copies"]) == ("routed-consistency", 2.0, 2)
     for tuned in (0, 1):
         experts = pipeline(tmp_path, text).experts(tuned)
         assert experts[0].voters["base"].model is experts[1].voters["base"].model

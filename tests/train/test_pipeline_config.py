@@ -191,7 +191,15 @@ BAD = {
     ),
     "unknown in labels": (with_more("[labels]\nN = 1"), "[labels] has no N; it takes alpha, batch, compile"),
     "unknown in certify": (with_more("[certify]\nmaximum = 1"), "[certify] has no maximum"),
-    "unknown in finetune": (with_more("[finetune]\nn = 1"), "[finetune] has no n; it takes training, votes"),
+    "unknown in finetune": (with_more("[finetune]\nn = 1"), "[finetune] has no n; it takes consistency, training"),
+    "no weight": (
+        with_more("[finetune]\nconsistency = -1.0"),
+        "[finetune]: consistency must be at least 0 and finite",
+    ),
+    "half a copy": (
+        with_more("[finetune]\nconsistency = 1.0\ntraining = {batch = 15}"),
+        "[finetune]: a step of batch=15 inputs has batch / copies images, and copies=2 does not divide it",
+    ),
     "loss is no table": (changed("router", "sigma = 0.4\nloss = {}"), "[router] has no loss"),
     "table is text": (changed("out", 'out = "work"\nlabels = "many"'), "labels must be a table; got 'many'"),
     "training is a number": (
@@ -304,7 +312,7 @@ BAD = {
     ),
     "start too far": (with_more("[certify]\nstart = 360"), "[certify]: start must lie in 0..359"),
     "skip of 0": (with_more("[certify]\nskip = 0"), "[certify]: skip must be at least 1"),
-    "max of 0": (with_more("[certify]\nmax = 0"), "[certify]: maximum must be at least 1"),
+    "max of 0": (with_more("[certify]\nmax = 0"), "[certify]: max must be at least 1"),
     "unknown source": (changed("data", 'source = "nowhere"'), "unknown data source 'nowhere'"),
     "missing data": (changed("data", 'source = "cifar10:absent"'), "absent does not exist"),
     "unknown split": (

@@ -10,6 +10,7 @@ from sigmax.cli import options as opt
 from sigmax.cli.progress import console, say
 from sigmax.errors import RequestError
 from sigmax.files import check_writable, written_whole
+from sigmax.records.rounding import down
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -70,6 +71,9 @@ def bench(
     scheme.check_question(n0=n0, n=n, alpha=alpha)
     scheme.check(x)
     say(f"{what}: {len(x)} inputs of {'x'.join(map(str, x.shape[1:]))}, n0={n0}, n={n:,}, alpha={alpha:g}")
+    reach = scheme.rule.largest_radius(n=n, alpha=alpha)
+    if radius > reach:
+        say(f"Not asked about radius {radius:g}: n={n:,} draws reach {down(reach, 3)}; give a larger --n.")
     rows: list[Row] = []
     for row in contest(scheme, rival, x, asked):
         rows.append(row)

@@ -7,6 +7,7 @@ import typer
 
 from sigmax.cli import options as opt
 from sigmax.cli.progress import complain, progress, resumable, say
+from sigmax.cli.train_options import Clip
 from sigmax.errors import RequestError
 
 
@@ -21,6 +22,11 @@ def finetune(
     weight_decay: Annotated[float, typer.Option(help="Pull of the weights to zero.")] = 0.01,
     optimiser: Annotated[str, typer.Option(help="adamw, adam or sgd.")] = "adamw",
     augment: Annotated[str, typer.Option(help="none, crop, crop-flip or strong.")] = "none",
+    consistency: Annotated[
+        float,
+        typer.Option(help="Weight of agreement between two noisy copies, for experts trained so; the paper: 0."),
+    ] = 0.0,
+    clip: Clip = None,
     n: Annotated[int, typer.Option("--n", help="Votes that decide each image's route.")] = 100,
     image_size: opt.ImageSize = None,
     seed: Annotated[int, typer.Option(help="Seed of order and noise.")] = 0,
@@ -46,6 +52,7 @@ def finetune(
         optimiser=optimiser,
         schedule="constant",
         augment=augment,
+        clip=clip or 0.0,
         seed=seed,
         device=device,
     )
@@ -70,6 +77,7 @@ def finetune(
             settings=settings,
             n=n,
             seed=seed,
+            consistency=consistency,
             on_step=watch,
             on_routes=lambda counts: say(f"Images of each route: {', '.join(f'{count:,}' for count in counts)}."),
             on_warning=lambda text: complain(f"warning: {text}", style="yellow"),

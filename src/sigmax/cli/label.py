@@ -42,7 +42,12 @@ def label(
     targets: opt.Targets = None,
     tolerance: opt.Tolerance = None,
     fraction: Annotated[float, typer.Option(help="Label this share of the inputs, picked at random.")] = 1.0,
-    sample_seed: Annotated[int, typer.Option(help="Seed that picks the inputs; a larger share adds to it.")] = 0,
+    sample_seed: Annotated[
+        int,
+        typer.Option(
+            help="Seed that picks the inputs; a larger share, in a folder of its own, has those of a smaller one."
+        ),
+    ] = 0,
     seed: opt.Seed = 0,
     image_size: opt.ImageSize = None,
     batch: opt.Batch = None,

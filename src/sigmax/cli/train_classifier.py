@@ -11,6 +11,7 @@ from sigmax.cli.progress import progress, resumable, say, warn_of_noise
 from sigmax.cli.train_field import Field, FieldOptions, without_field
 from sigmax.cli.train_options import (
     BehindDenoiser,
+    Clip,
     Device,
     Normalise,
     Out,
@@ -85,7 +86,7 @@ def classifier(
     schedule: Annotated[
         str | None, typer.Option(help="constant, cosine, step or one-cycle (default: cosine).")
     ] = None,
-    clip: Annotated[float | None, typer.Option(help="Largest norm of a step's gradient; 0: no limit.")] = None,
+    clip: Clip = None,
     ema: Annotated[float | None, typer.Option(help="Average the weights, keeping this share; 0: do not.")] = None,
     augment: Annotated[str | None, typer.Option(help="none, crop, crop-flip or strong (default: none).")] = None,
     precision: Annotated[str | None, typer.Option(help="fp32, bf16 or fp16 (default: fp32).")] = None,

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 Out = Annotated[Path, typer.Option("--out", help="Checkpoint to write, NAME.safetensors.")]
 Width = Annotated[int | None, typer.Option(help="Channels of small-cnn or resnet18 (default: the model's).")]
 Normalise = Annotated[str, typer.Option(help="none, cifar10 or imagenet mean and std, kept in the model.")]
+Clip = Annotated[float | None, typer.Option(help="Largest norm of a step's gradient; 0: no limit.")]
 Seed = Annotated[int, typer.Option(help="Seed of weights, order and noise.")]
 BehindDenoiser = Annotated[
     str | None, typer.Option("--denoiser", help="A denoiser, as of `build`: train on images denoised by it.")

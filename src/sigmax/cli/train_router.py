@@ -12,6 +12,7 @@ from sigmax.cli import options as opt
 from sigmax.cli.progress import complain, progress, resumable, say, warn_of_noise
 from sigmax.cli.train_options import (
     BehindDenoiser,
+    Clip,
     Device,
     Normalise,
     Out,
@@ -88,6 +89,7 @@ def router(
     ] = None,
     weight_decay: Annotated[float | None, typer.Option(help="Pull of the weights to zero.")] = None,
     optimiser: Annotated[str | None, typer.Option(help="sgd, adam or adamw.")] = None,
+    clip: Clip = None,
     augment: Annotated[str | None, typer.Option(help="none, crop, crop-flip or strong.")] = None,
     objective: Annotated[
         ObjectiveName,
@@ -174,7 +176,7 @@ def router(
     if objective is not ObjectiveName.PAPER:
         refuse_preset(preset, objective.value)
         loss["objective"] = objective.value
-    settings = replace(base.settings, **given({**told, "augment": augment}), seed=seed, device=device)
+    settings = replace(base.settings, **given({**told, "clip": clip, "augment": augment}), seed=seed, device=device)
     fields: Any = {**base.fields, **given(loss)}
     if "sigma" not in fields:
         raise RequestError("the router's noise is not known; give --sigma, at least the experts' largest")

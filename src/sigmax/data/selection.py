@@ -15,7 +15,7 @@ def select(count: int, *, start: int = 0, skip: int = 1, maximum: int | None = N
     _require(count >= 1, f"there must be at least 1 input to select from, got {count}; check the data")
     _require(0 <= start < count, f"start must lie in 0..{count - 1}, got {start}; nothing would be selected")
     _require(skip >= 1, f"skip must be at least 1, got {skip}; 1 takes every input, 20 every 20th")
-    _require(maximum is None or maximum >= 1, f"maximum must be at least 1, got {maximum}; omit it for all")
+    _require(maximum is None or maximum >= 1, f"max must be at least 1, got {maximum}; omit it for all")
     return np.arange(start, count, skip, dtype=np.int64)[:maximum]
 
 

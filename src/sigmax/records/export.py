@@ -33,7 +33,8 @@ def export_tsv(run: Run, path: str | Path) -> None:
     header, cells = (
         (_HEADER, _tsv_cells) if run.plan.method != "multiscale" else (_CASCADE_HEADER, _cascade_cells(run))
     )
-    lines = ["\t".join(header), *("\t".join(cells(record)) for record in run.records)]
+    ordered = sorted(run.records, key=lambda record: record.index)  # a run has them as they were finished
+    lines = ["\t".join(header), *("\t".join(cells(record)) for record in ordered)]
     with written_whole(Path(path)) as draft:
         draft.write_text("\n".join(lines) + "\n", encoding="utf-8")
 

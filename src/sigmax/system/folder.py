@@ -33,7 +33,7 @@ from sigmax.certify.semi_elastic import SemiElastic
 from sigmax.certify.semi_elastic_rule import SemiElasticRule
 from sigmax.certify.smoothed import Smoothed
 from sigmax.certify.smoothed_rule import SmoothedRule
-from sigmax.errors import RequestError, RunError
+from sigmax.errors import RequestError
 from sigmax.files import replacing
 from sigmax.models.halves import Store, check_store
 from sigmax.models.optional import fetched
@@ -70,7 +70,9 @@ def save(scheme: Scheme, folder: str | Path, *, store: Store = "fp32") -> Path:
         with replacing(folder / HEAD) as draft:
             draft.write_text(dumps(_head(scheme, networks)))
     except OSError as error:
-        raise RunError(f"cannot write the system to {folder} ({error.strerror}); choose another folder") from error
+        raise RequestError(
+            f"cannot write the system to {folder} ({error.strerror}); choose another folder"
+        ) from error
     return folder
 
 

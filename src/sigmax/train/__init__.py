@@ -14,7 +14,7 @@ from sigmax.train.choose import Choice, choose_sigmas
 from sigmax.train.classifier import train_classifier
 from sigmax.train.denoiser import DENOISING, Denoising, train_denoiser
 from sigmax.train.field_noise import FieldNoise
-from sigmax.train.finetune import FINE_TUNING, Mixed, Routed, fine_tune, routes_of
+from sigmax.train.finetune import FINE_TUNING, Mixed, Routed, RoutedConsistency, fine_tune, routes_of
 from sigmax.train.gaussian import Gaussian, add_noise
 from sigmax.train.labels import Labels, make_labels, read_labels
 from sigmax.train.loop import fit
@@ -49,6 +49,7 @@ __all__ = [
     "Pipeline",
     "PipelineConfig",
     "Routed",
+    "RoutedConsistency",
     "Router",
     "Score",
     "Settings",

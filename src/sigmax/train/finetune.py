@@ -2,14 +2,15 @@
 
 Source: Dual randomized smoothing (Sun et al. 2026), Sec. 5.2.2: cross-entropy on x + sigma(x) * noise, where
 sigma(x) is the smoothed router's choice. The paper's classifier is one network for all noise levels; experts with a
-network each are trained on the inputs that are routed to them.
+network each are trained on the inputs that are routed to them. Experts that were trained for consistency can be
+asked for it here too, which is not in the paper.
 """
 
 import hashlib
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -34,9 +35,11 @@ from sigmax.noise.draws import check_word
 from sigmax.records.certificate import leading
 from sigmax.system.folder import fingerprint
 from sigmax.train.behind import answers, classifier_of, denoiser_of
+from sigmax.train.consistency import fit, unsteadiness
 from sigmax.train.method import Batch, Examples, Method, Score
 from sigmax.train.network import images, told_of, told_of_denoiser, train_network
-from sigmax.train.noisy import noisy_copies, uniform
+from sigmax.train.noise_attack import in_full
+from sigmax.train.noisy import by_copy, noisy_copies, uniform
 from sigmax.train.partial import refuse_other_plan
 from sigmax.train.progress import OnStep
 from sigmax.train.settings import Settings
@@ -62,6 +65,25 @@ class Routed(Method):
         classes, routes = batch.targets.unbind(dim=1)
         sigma = batch.pixels.new_tensor(self.sigmas)[routes]
         return scored(model, noisy_copies(batch.pixels, sigma, 1, batch.generator), sigma, classes)
+
+
+@dataclass(frozen=True)
+class RoutedConsistency(Routed):
+    """The loss of `Consistency` on inputs with the noise of their route, two noisy copies of each."""
+
+    name: ClassVar[str] = "routed-consistency"
+    consistency: float = 10.0  # weight of the copies' disagreement
+    entropy: float = 0.5  # weight of the entropy of their mean
+    copies: int = field(default=2, init=False)
+
+    def score(self, model: nn.Module, batch: Batch) -> Score:
+        """The mean loss of the batch; right is a noisy copy of the true class."""
+        classes, routes = batch.targets.unbind(dim=1)
+        sigma = batch.pixels.new_tensor(self.sigmas)[routes]
+        noisy = noisy_copies(batch.pixels, sigma, self.copies, batch.generator)
+        log_f = in_full(by_copy(answers(model, noisy, sigma.repeat(self.copies)), self.copies)).log_softmax(dim=2)
+        losses = fit(log_f, classes) + unsteadiness(log_f, consistency=self.consistency, entropy=self.entropy)
+        return Score(losses.mean(), (log_f.argmax(dim=2) == classes).float().mean())
 
 
 @dataclass(frozen=True)
@@ -92,6 +114,7 @@ def fine_tune(
     settings: Settings | None = None,
     n: int = 100,
     seed: int = 0,
+    consistency: float = 0.0,
     on_step: OnStep | None = None,
     on_routes: Callable[[list[int]], None] | None = None,
     on_warning: Callable[[str], None] | None = None,
@@ -104,10 +127,15 @@ def fine_tune(
     request made is never overwritten. Of experts that denoise first the classifier is fine-tuned, on denoised
     images, and the denoiser stays. Experts whose route no input takes stay as they are. Before the training
     `on_routes` is told how many inputs each route got, and `on_warning` of those that got none.
+
+    `consistency` is the weight of agreement between two noisy copies of an input, as in the method of that name; a
+    step's batch then holds two copies each of half as many inputs.
     """
     settings, folder = settings or FINE_TUNING, Path(folder)
     groups = shared_networks(dual.experts)
+    method = _method(tuple(expert.rule.largest_noise for expert in dual.experts), consistency)
     _check(dual, dataset, settings, folder, n)
+    together = method.images(settings.batch)
     made_from = {
         "data": told_of(dataset),
         "router": {"system": fingerprint(dual.router), "votes": int(n), "seed": check_word("seed", seed)},
@@ -122,14 +150,14 @@ def fine_tune(
     # Which inputs go where was decided by a machine's last bits: the networks' plans hold on to it.
     made_from["routes"] = hashlib.sha256(routes.astype("<i8").tobytes()).hexdigest()[:32]
     taken = {first: np.flatnonzero(np.isin(routes, group)) for first, group in groups.items()}
-    steps = {first: settings.epochs * math.ceil(len(inputs) / settings.batch) for first, inputs in taken.items()}
+    steps = {first: settings.epochs * math.ceil(len(inputs) / together) for first, inputs in taken.items()}
     experts, before = list(dual.experts), 0
     for first, group in groups.items():
         if not len(taken[first]):
             continue
         network = _tune(
             [dual.experts[j] for j in group],
-            Routed(tuple(expert.rule.largest_noise for expert in dual.experts)),
+            method,
             dataset.take(taken[first]),
             routes[taken[first]],
             settings,
@@ -141,6 +169,19 @@ def fine_tune(
             experts[j] = _over(network, dual.experts[j])
         before += steps[first]
     return Dual(dual.router, experts, rule=dual.combination)
+
+
+def check_tuning(settings: Settings, consistency: float) -> None:
+    """Raise unless experts can be fine-tuned like this, whichever they are."""
+    _method((), consistency).images(settings.batch)
+
+
+def _method(sigmas: tuple[float, ...], consistency: float) -> Routed:
+    if not 0 <= consistency < math.inf:
+        raise RequestError(
+            f"consistency must be at least 0 and finite, got {consistency!r}; 0 is cross-entropy alone"
+        )
+    return RoutedConsistency(sigmas, consistency=float(consistency)) if consistency else Routed(sigmas)
 
 
 def _empty_routes(

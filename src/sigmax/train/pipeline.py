@@ -154,6 +154,7 @@ class Pipeline:
             settings=how.training,
             n=how.votes,
             seed=how.training.seed,
+            consistency=how.consistency,
             on_step=watch,
             on_warning=None if fine_tuned(out) else self.on_warning,  # said when it was done
         )

@@ -11,7 +11,7 @@ from sigmax.errors import RequestError
 from sigmax.files import written_whole
 from sigmax.train.partial import plan_of, refuse_other_plan
 from sigmax.train.pipeline_config import PipelineConfig
-from sigmax.train.pipeline_tables import GAUSSIAN, ExpertsConfig, RouterConfig, VotingConfig
+from sigmax.train.pipeline_tables import GAUSSIAN, ExpertsConfig, FinetuneConfig, RouterConfig, VotingConfig
 
 NAME = "pipeline.json"
 NOT_CERTIFIED = ("rules", "experts", "start", "skip", "max")  # which systems and inputs, not what is proved of them
@@ -72,7 +72,7 @@ def _claim(config: PipelineConfig) -> Claim:
         **({"inner": [_router(router) for router in config.inner]} if config.inner else {}),
         **({"balance": plan_of(config.balance)} if config.balance is not None else {}),
         **({"store": config.store} if config.store != "fp32" else {}),
-        "finetune": {"votes": config.finetune.votes, "training": config.finetune.training.plan()},
+        "finetune": _finetune(config.finetune),
         "certify": certified,
     }
     plain: Claim = json.loads(json.dumps(told))
@@ -86,6 +86,11 @@ def _experts(experts: ExpertsConfig) -> Claim:
     usual = {"method": (GAUSSIAN,), "hyper": ({},), "bound": "one-sided"}
     changed = {name: getattr(experts, name) for name, value in usual.items() if getattr(experts, name) != value}
     return {**told, **changed, "options": dict(experts.options), "training": experts.training.plan()}
+
+
+def _finetune(how: FinetuneConfig) -> Claim:
+    more = {"consistency": how.consistency} if how.consistency else {}  # told since there is the choice
+    return {"votes": how.votes, **more, "training": how.training.plan()}
 
 
 def _votes(voting: VotingConfig) -> Claim:

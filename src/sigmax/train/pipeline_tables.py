@@ -15,7 +15,7 @@ from sigmax.certify.smoothed_rule import Bound, SmoothedRule
 from sigmax.errors import RequestError
 from sigmax.noise.draws import check_word
 from sigmax.train.config_table import Table, inside
-from sigmax.train.finetune import FINE_TUNING, check_votes
+from sigmax.train.finetune import FINE_TUNING, check_tuning, check_votes
 from sigmax.train.label_folder import sample
 from sigmax.train.methods import make_method
 from sigmax.train.partial import later
@@ -232,10 +232,12 @@ class FinetuneConfig:
     """How experts are fine-tuned; see `fine_tune`."""
 
     votes: int = 100
+    consistency: float = 0.0  # weight of agreement between noisy copies; 0 is the paper's cross-entropy alone
     training: Settings = FINE_TUNING
 
     def __post_init__(self) -> None:
         check_votes(self.votes, "votes")
+        check_tuning(self.training, self.consistency)
 
 
 @dataclass(frozen=True, kw_only=True)
