@@ -7,6 +7,7 @@ os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
 # Tests run side by side: threads of several processes waiting for each other would take all the time.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import math
 import signal
 from pathlib import Path
 
@@ -25,3 +26,9 @@ def shared() -> Path:
     if not SHARED.is_dir():
         pytest.skip(f"needs the folder {SHARED.name}/ beside the checkout (CIFAR-10, public weights, field logs)")
     return SHARED
+
+
+@pytest.fixture(autouse=True)
+def every_epoch_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slow the disk is just now: tests that cut a training short count the epochs that are left."""
+    monkeypatch.setattr("sigmax.train.partial.QUICK", math.inf)

@@ -153,5 +153,5 @@ def test_what_is_no_system_is_refused(tmp_path):
     with pytest.raises(sx.RequestError, match=r"expected a system folder with a system\.toml"):
         sx.load(tmp_path)
     (tmp_path / "file").write_text("")
-    with pytest.raises(sx.RunError, match="choose another folder"):
+    with pytest.raises(sx.RequestError, match="choose another folder"):
         scheme().save(tmp_path / "file" / "system")

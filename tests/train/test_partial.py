@@ -63,6 +63,7 @@ def test_a_state_that_takes_long_to_write_is_not_written_after_every_epoch(tmp_p
     """At most a twentieth of the time is spent on it; what is quick, and the last one, is always kept."""
     now = [0.0]
     monkeypatch.setattr("sigmax.train.partial.perf_counter", lambda: now[0])
+    monkeypatch.setattr("sigmax.train.partial.QUICK", 0.05)
 
     class Timed(Partial):
         takes = 0.5
