@@ -109,7 +109,7 @@ def test_a_classifier_is_trained_on_denoised_images(bars, out):
         bars, options={"width": 4}, sigma=0.25, out=out.with_name("plain.safetensors"), settings=QUICK
     )
     assert models.fingerprint(plain) != models.fingerprint(out)
-    with pytest.raises(RequestError, match="denoiser is .* there and None here"):
+    with pytest.raises(RequestError, match="denoiser is .* there and not given here"):
         train_classifier(bars, options={"width": 4}, sigma=0.25, out=out, settings=QUICK)
 
 
@@ -255,7 +255,7 @@ def test_tuning_both_goes_on_where_it_was_cut_short(bars, out, monkeypatch):
 
 def test_what_another_run_tuned_is_not_overwritten(bars, out):
     tune(bars, out)
-    with pytest.raises(RequestError, match="made by another run: tunes_denoiser is True there and None"):
+    with pytest.raises(RequestError, match="made by another run: tunes_denoiser is True there and not given"):
         tune(bars, out, tune_denoiser=False)
     out.unlink()
     with pytest.raises(RequestError, match=r"net\.denoiser\.safetensors exists and was made by another run"):

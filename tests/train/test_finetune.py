@@ -132,7 +132,7 @@ def test_consistency_takes_two_copies_and_is_part_of_the_plan(dual, mixed, tmp_p
     assert weights(fine_tune(dual, mixed, tmp_path / "steady", **asked)) == weights(steady)
     with pytest.raises(RequestError, match="consistency is 20.0 there and 10.0 here"):
         fine_tune(dual, mixed, tmp_path / "steady", settings=QUICK, consistency=10)
-    with pytest.raises(RequestError, match="consistency is 20.0 there and None here"):
+    with pytest.raises(RequestError, match="consistency is 20.0 there and not given here"):
         fine_tune(dual, mixed, tmp_path / "steady", settings=QUICK)
     with pytest.raises(RequestError, match="copies=2 does not divide it"):
         fine_tune(dual, mixed, tmp_path / "odd", settings=replace(QUICK, batch=15), consistency=10)

@@ -353,7 +353,7 @@ def test_a_folder_of_other_experts_or_data_is_refused(whole, experts, bars, netw
     named = sx.data.Dataset("bars2", "train", bars.images, bars.labels, bars.classes)
     for asked, data, difference in (
         ([experts[0], other, experts[2]], bars, f"experts.expert-1.fingerprint is '{fingerprint(experts[1])}'"),
-        ([*experts, sx.Smoothed(network, sigma=2.0, classes=3)], bars, "experts.expert-3 is None there"),
+        ([*experts, sx.Smoothed(network, sigma=2.0, classes=3)], bars, "experts.expert-3 is not given there"),
         (experts[:2], bars, "experts.expert-2 is {"),
         ([*experts[:2], doubled], bars, "experts.expert-2.arithmetic is 'cpu float32' there and 'cpu bfloat16'"),
         (experts, shifted, f"data.fingerprint is '{bars.fingerprint}' there and '{shifted.fingerprint}' here"),

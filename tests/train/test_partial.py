@@ -29,7 +29,7 @@ def test_another_plan_is_refused_with_all_that_differs(tmp_path):
     for part in (
         "settings.lr is 0.1 there and 0.2 here",
         "data.fingerprint is 'abc' there and 'abd' here",
-        "sigma is None there and 1.0 here",
+        "sigma is not given there and 1.0 here",
         "Delete it, or choose another output",
     ):
         assert part in message

@@ -256,7 +256,7 @@ def test_what_is_begun_is_seen(whole, copy):
         ("sigma = 0.4", "sigma = 0.5", "router.sigma is 0.4 there and 0.5 here"),
         ("consistency = 2", "consistency = 3", "router.loss.consistency is 2.0 there and 3.0 here"),
         ("votes = 20", "votes = 30", "finetune.votes is 20 there and 30 here"),
-        ("votes = 20", "votes = 20\nconsistency = 1.5", "finetune.consistency is None there and 1.5 here"),
+        ("votes = 20", "votes = 20\nconsistency = 1.5", "finetune.consistency is not given there and 1.5 here"),
         ("lr = 0.002", "lr = 0.001", "finetune.training.lr is 0.002 there and 0.001 here"),
         (
             '"finetune", "router"]',

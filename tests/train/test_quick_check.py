@@ -101,7 +101,7 @@ def test_a_share_is_held_out_and_never_trained_on(train, bars, tmp_path):
     assert sorted([*held, *taught]) == list(range(60))
     alone = train_classifier(bars.take(taught), **{**train.keywords, "out": tmp_path / "alone.safetensors"})
     assert models.fingerprint(path) == models.fingerprint(alone)
-    with pytest.raises(RequestError, match="validation is 0.25 there and None here"):
+    with pytest.raises(RequestError, match="validation is 0.25 there and not given here"):
         train()
 
 

@@ -102,4 +102,5 @@ def _differences(there: Mapping[str, Any], asked: Mapping[str, Any], inside: str
         if isinstance(old, Mapping) and isinstance(new, Mapping):
             yield from _differences(old, new, f"{inside}{key}.")
         elif old != new:
-            yield f"{inside}{key} is {old!r} there and {new!r} here"
+            then, now = (repr(plan[key]) if key in plan else "not given" for plan in (there, asked))
+            yield f"{inside}{key} is {then} there and {now} here"
