@@ -1,6 +1,6 @@
 r"""The ablations of a dual system, each a small table: what changes when one thing of its recipe does.
 
-    python benchmarks/cifar10_ablations.py recipes/cifar10_dual.toml                       # needs no more training
+    python benchmarks/cifar10_ablations.py recipes/cifar10_dual.toml                       # its own systems alone
     python benchmarks/cifar10_ablations.py recipes/cifar10_dual.toml --study lambda sets   # trains what differs
     python benchmarks/cifar10_ablations.py recipes/digits_dual.toml --study lambda --radii 0,0.1,0.2,0.4
     python benchmarks/cifar10_ablations.py recipes/cifar10_dual.toml --set data.test=train \
@@ -12,13 +12,14 @@ are taken over from it; every file knows what it was made for, so none is taken 
 The rows "gain" are what the row above certifies more than the first of the study by the same rule (runner-up than
 one-sided, the consensus rule of a comparison than min), with one standard error over the images; a star where the
 sign test gives such a gain a chance of 1% or less.
-`--keep FILE.csv.gz` writes down what each row was counted from: by image, the largest radius of the table at which
-its class is certified. Studies made one after the other go into the same file.
+`--keep FILE.csv.gz` writes down what each row was counted from: the radius certified for the class of each image.
+Studies made one after the other go into the same file; a row made again takes the place of the one before.
 """
 
 import argparse
 import json
 import re
+import shlex
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
@@ -27,9 +28,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sigmax.cli import options as opt
 from sigmax.cli.pipeline import warn
-from sigmax.cli.progress import progress
+from sigmax.cli.progress import complain, progress
 from sigmax.errors import RequestError
+from sigmax.files import check_writable
+from sigmax.report.accuracy import checked_radii
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -145,26 +149,31 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--vary", action="append", default=[], help="changes of a router, 'KEY=VALUE; KEY=VALUE'")
     parser.add_argument("--keep", type=Path, metavar="FILE.csv.gz", help="where to write down what the rows count")
     told = parser.parse_args(words)
-    radii = [float(r) for r in told.radii.split(",")]
-    if told.keep and not told.keep.name.endswith(".csv.gz"):
-        raise RequestError(f"--keep writes a compressed table: expected a name like rows.csv.gz, not {told.keep}")
+    radii = [float(r) for r in checked_radii(opt.numbers(told.radii, "--radii", "radii such as 0,0.25,0.5"))]
+    studies = {study: STUDIES.get(study, []) for study in told.study}
+    if told.vary:
+        studies["vary"] = [_own(text) for text in told.vary]
     base = _pipeline(told.recipe, told.changes)
+    for study, variants in studies.items():  # all that is wrong is said before any work
+        for variant in variants:
+            _varied(base, told.recipe, study, variant, told.changes)
+    if told.keep:
+        _check_kept(told.keep)
     runs = base.run(progress)
-    for study in [*told.study, *(["vary"] if told.vary else [])]:
+    for study, variants in studies.items():
         print(f"\n### {study}\n\n{_head(radii)}")
         if study == "comparison":
             rows = _comparison(base, runs, radii)
         elif study == "bound":
             rows = _bound(base, runs)
         else:
-            variants = STUDIES[study] if study != "vary" else [_own(text) for text in told.vary]
             rows = _trained(base, told.recipe, study, variants, changes=told.changes)
         for row in rows:
             for line in [row] if isinstance(row, str) else _lines(row, radii):
                 print(line, flush=True)
             if told.keep and isinstance(row, Row):
-                keep(told.keep, f"{study}: {row.name}", row.run, radii)
-    print(f"\n`python {' '.join(['benchmarks/cifar10_ablations.py', *(words or sys.argv[1:])])}`")
+                keep(told.keep, f"{study}: {row.name}", row.run)
+    print(f"\n`python {shlex.join(['benchmarks/cifar10_ablations.py', *(words or sys.argv[1:])])}`")
 
 
 def _pipeline(recipe: Path, changes: Sequence[str]) -> "Pipeline":
@@ -242,18 +251,22 @@ def _trained(
 ) -> Iterator[Row]:
     firsts: dict[str, Run] = {}  # by rule
     for variant in variants:
-        # By what is changed, so that variants can be added and left out between two calls.
-        out = base.config.out / "ablations" / study / _folder(variant)
+        varied = _varied(base, recipe, study, variant, changes)
         for name in variant.reuse:
-            _take_over(base.config.out / name, out / name)
-        routers = [*taught(variant, base.config), *sure(variant, base.config)]
-        told = [*routers, *changes, *variant.changes, f"out={out.resolve()}"]
-        varied = _pipeline(recipe, [*told, "certify.experts=false"])
+            _take_over(base.config.out / name, varied.config.out / name)
         _borrow(varied, labels=LABELS[0] in variant.reuse)
         for run in varied.run(progress):
             rule = str(run.plan.rule["rule"])
             yield Row(f"{variant.name}, {rule}", run, firsts.get(rule))
             firsts.setdefault(rule, run)
+
+
+def _varied(base: "Pipeline", recipe: Path, study: str, variant: Variant, changes: Sequence[str]) -> "Pipeline":
+    """The recipe as the variant has it, in a folder by what is changed: variants may come and go."""
+    out = base.config.out / "ablations" / study / _folder(variant)
+    routers = [*taught(variant, base.config), *sure(variant, base.config)]
+    told = [*routers, *changes, *variant.changes, f"out={out.resolve()}"]
+    return _pipeline(recipe, [*told, "certify.experts=false"])
 
 
 def taught(variant: Variant, config: "PipelineConfig") -> Sequence[str]:
@@ -345,23 +358,42 @@ def _row(name: str, shares: "pd.Series[float]") -> str:
     return f"| {name} | {' | '.join(f'{100 * share:.2f}' for share in shares)} |"
 
 
-def keep(path: Path, name: str, run: "Run", radii: Sequence[float]) -> None:
-    """Add a column: the largest radius of the table certified for the image's class, empty where none is."""
+def keep(path: Path, name: str, run: "Run") -> None:
+    """Add a column: the radius certified for the image's class, rounded down; empty where there is none."""
     import pandas as pd
 
     from sigmax.files import written_whole
+    from sigmax.records.rounding import down
 
-    reached = {
-        record.index: max((r for r in radii if record.correct and record.certificate.radius >= r), default=None)
-        for record in run.records
-    }
-    column = pd.Series(reached, name=name, dtype=float).rename_axis("image").sort_index()
-    there = pd.read_csv(path, index_col="image") if path.exists() else pd.DataFrame(index=column.index)
+    certified = {r.index: float(down(r.certificate.radius, 6)) if r.correct else None for r in run.records}
+    column = pd.Series(certified, name=name, dtype=float).rename_axis("image").sort_index()
+    there = _kept(path) if path.exists() else pd.DataFrame(index=column.index)
     if not there.index.equals(column.index):
         raise RequestError(f"{path} is of other images than {run.path}; give another file to --keep")
     with written_whole(path) as draft:
         there.assign(**{name: column}).to_csv(draft, compression={"method": "gzip", "mtime": 0})
 
 
+def _kept(path: Path) -> "pd.DataFrame":
+    import pandas as pd
+
+    try:
+        return pd.read_csv(path, index_col="image")
+    except (OSError, EOFError, ValueError) as error:
+        raise RequestError(f"{path} is damaged, or no table of --keep ({error}); give another file") from error
+
+
+def _check_kept(path: Path) -> None:
+    if not path.name.endswith(".csv.gz"):
+        raise RequestError(f"--keep writes a compressed table: expected a name like rows.csv.gz, not {path}")
+    check_writable(path)
+    if path.exists():
+        _kept(path)
+
+
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except RequestError as error:
+        complain(f"error: {error}", style="red")
+        sys.exit(2)

@@ -16,7 +16,7 @@ NOT_KEPT = ("bound", "finetune")
 
 @pytest.fixture(scope="module")
 def kept():
-    """By image, the largest radius at which each run certifies its class."""
+    """By image, the radius that each run certifies for its class."""
     return pd.read_csv(REPO / "results" / "cifar10-ablations.csv.gz", index_col="image")
 
 

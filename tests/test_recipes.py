@@ -172,6 +172,41 @@ certify.skip=120
     assert twice.parent.name.startswith("and-a-second-router-")
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--radii", "a,b"], "--radii must be radii such as 0,0.25,0.5; got 'a,b'"),
+        (["--radii", "0,nan"], "radii must be a list of numbers of at least 0"),
+        (["--keep", "rows.csv"], "expected a name like rows.csv.gz, not rows.csv"),
+        (["--keep", "text.csv.gz"], "text.csv.gz is damaged, or no table of --keep"),
+        (["--keep", "other.csv.gz"], "other.csv.gz is damaged, or no table of --keep"),
+        (["--keep", "text.csv.gz/rows.csv.gz"], "cannot write text.csv.gz/rows.csv.gz"),
+        (["--vary", "nokey"], "a change is given as KEY=VALUE"),
+        (["--vary", "router.bogus=1"], "[router] has no bogus"),
+    ],
+)
+def test_a_wrong_ablation_is_refused_before_any_work(tmp_path, monkeypatch, words, message):
+    from benchmarks import cifar10_ablations
+
+    monkeypatch.chdir(tmp_path)
+    Path("text.csv.gz").write_text("text")
+    pd.DataFrame({"a": [1]}).to_csv("other.csv.gz")
+    with pytest.raises(sx.RequestError) as refused:
+        cifar10_ablations.main([str(RECIPES / "digits_dual.toml"), "--set", f"out={tmp_path / 'out'}", *words])
+    assert message in str(refused.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_radii_of_other_images_are_not_kept_in_one_table(tmp_path):
+    from benchmarks.cifar10_ablations import keep
+
+    results = RECIPES.parent / "results" / "cifar10"
+    keep(tmp_path / "rows.csv.gz", "min", sx.read(results / "dual-min.jsonl.gz"))
+    with pytest.raises(sx.RequestError, match="is of other images than"):
+        keep(tmp_path / "rows.csv.gz", "seed 1", sx.read(results / "dual-consensus.jsonl.gz"))
+    assert list(pd.read_csv(tmp_path / "rows.csv.gz", index_col="image")) == ["min"]
+
+
 def test_taught_routers_are_set_beside_those_of_sureness(tmp_path, capsys):
     """The recipe has no labels: the first variant that needs them makes them, and lends them to the others."""
     from benchmarks import cifar10_ablations

@@ -207,7 +207,7 @@ CERTIFY = {"--data": "digits", "--out": "run.jsonl", "--max": "2"}
         ({"--data": "cifar10:absent"}, "absent"),
         ({"--data": "npz:channels.npz"}, "does not accept an input of shape (3, 8, 8)"),
         ({"--data": "npz:classes.npz"}, "the system tells 10 classes apart, but classes has 2"),
-        ({"--data": "npz:classes.npz"}, "or save it with classes=[10 names]: its largest label was counted"),
+        ({"--data": "npz:classes.npz"}, "or save the data with classes=[10 names]: its largest label"),
         ({"--data": "npz:names.npz"}, "certify the data the system was trained for\n"),
         ({"--data": "npz:nan.npz"}, "image 0 holds nan"),
         ({"--data": "npz:bytes.npz"}, "255"),

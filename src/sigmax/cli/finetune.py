@@ -17,14 +17,16 @@ def finetune(
     out: Annotated[Path, typer.Option("--out", help="Folder to write the fine-tuned system to.")],
     split: opt.Split = "train",
     epochs: Annotated[int, typer.Option(help="Passes over the training images.")] = 15,
-    batch: Annotated[int, typer.Option(help="Images a step.")] = 128,
+    batch: Annotated[int, typer.Option(help="Noisy images a step.")] = 128,
     lr: Annotated[float, typer.Option(help="Learning rate, held constant.")] = 2e-5,
     weight_decay: Annotated[float, typer.Option(help="Pull of the weights to zero.")] = 0.01,
     optimiser: Annotated[str, typer.Option(help="adamw, adam or sgd.")] = "adamw",
     augment: Annotated[str, typer.Option(help="none, crop, crop-flip or strong.")] = "none",
     consistency: Annotated[
         float,
-        typer.Option(help="Weight of agreement between two noisy copies, for experts trained so; the paper: 0."),
+        typer.Option(
+            help="Weight of agreement between two noisy copies of an image, for experts trained so; the paper: 0."
+        ),
     ] = 0.0,
     clip: Clip = None,
     n: Annotated[int, typer.Option("--n", help="Votes that decide each image's route.")] = 100,

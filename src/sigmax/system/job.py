@@ -180,11 +180,12 @@ def _certify_group(journal: Journal, scheme: Scheme, dataset: Dataset, group: Se
 def check_fits(scheme: Scheme, dataset: Dataset) -> None:
     """Raise unless the scheme takes the images of the data set and tells as many classes apart."""
     if scheme.classes != len(dataset.classes):
-        unnamed = dataset.classes == tuple(map(str, range(len(dataset.classes))))
+        few = len(dataset.classes) < scheme.classes
+        unnamed = few and dataset.classes == tuple(map(str, range(len(dataset.classes))))
         raise RequestError(
             f"the system tells {scheme.classes} classes apart, but {dataset.name} has {len(dataset.classes)}; "
             "certify the data the system was trained for"
-            + (f", or save it with classes=[{scheme.classes} names]: its largest label was counted" * unnamed)
+            + (f", or save the data with classes=[{scheme.classes} names]: its largest label was counted" * unnamed)
         )
     scheme.check(dataset.pixels([0]))
 

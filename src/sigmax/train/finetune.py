@@ -134,8 +134,8 @@ def fine_tune(
     settings, folder = settings or FINE_TUNING, Path(folder)
     groups = shared_networks(dual.experts)
     method = _method(tuple(expert.rule.largest_noise for expert in dual.experts), consistency)
-    _check(dual, dataset, settings, folder, n)
     together = method.images(settings.batch)
+    _check(dual, dataset, settings, folder, n)
     made_from = {
         "data": told_of(dataset),
         "router": {"system": fingerprint(dual.router), "votes": int(n), "seed": check_word("seed", seed)},

@@ -69,7 +69,7 @@ class Method(ABC):
         if batch % self.copies:
             raise RequestError(
                 f"a step of batch={batch} inputs has batch / copies images, and copies={self.copies} does not "
-                f"divide it; choose a batch that is a multiple of {self.copies}, or other copies"
+                f"divide it; choose a batch that is a multiple of {self.copies}"
             )
         return batch // self.copies
 
