@@ -18,6 +18,7 @@ Studies made one after the other go into the same file; a row made again takes t
 
 import argparse
 import json
+import math
 import re
 import shlex
 import shutil
@@ -32,7 +33,8 @@ from sigmax.cli import options as opt
 from sigmax.cli.pipeline import warn
 from sigmax.cli.progress import complain, progress
 from sigmax.errors import RequestError
-from sigmax.files import check_writable
+from sigmax.files import check_writable, written_whole
+from sigmax.records.rounding import down, share_down
 from sigmax.report.accuracy import checked_radii
 
 if TYPE_CHECKING:
@@ -197,8 +199,10 @@ def _comparison(base: "Pipeline", runs: Sequence["Run"], radii: Sequence[float])
     if experts:
         best = report.envelope(experts, radii)
         yield _row("envelope of the experts", best)
-        ratio = report.certified_accuracy(runs[-1], radii) / best  # nan where no expert certifies
-        yield f"| {names[-1]} / envelope | {' | '.join(f'{value:.3f}' for value in ratio)} |"
+        ratio = report.certified_accuracy(runs[-1], radii) / best
+        # Empty where no expert certifies.
+        cells = (share_down(value, 3) if math.isfinite(value) else "" for value in ratio)
+        yield f"| {names[-1]} / envelope | {' | '.join(cells)} |"
 
 
 def _names(base: "Pipeline") -> list[str]:
@@ -355,15 +359,12 @@ def _lines(row: Row, radii: Sequence[float]) -> Iterator[str]:
 
 
 def _row(name: str, shares: "pd.Series[float]") -> str:
-    return f"| {name} | {' | '.join(f'{100 * share:.2f}' for share in shares)} |"
+    return f"| {name} | {' | '.join(share_down(100 * share, 2) for share in shares)} |"
 
 
 def keep(path: Path, name: str, run: "Run") -> None:
     """Add a column: the radius certified for the image's class, rounded down; empty where there is none."""
     import pandas as pd
-
-    from sigmax.files import written_whole
-    from sigmax.records.rounding import down
 
     certified = {r.index: float(down(r.certificate.radius, 6)) if r.correct else None for r in run.records}
     column = pd.Series(certified, name=name, dtype=float).rename_axis("image").sort_index()

@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 import sigmax as sx
+from sigmax.records.rounding import share_down
 from sigmax.records.verify import verify
 from sigmax.system.folder import fingerprint
 from sigmax.train import Pipeline, PipelineConfig
@@ -161,7 +162,7 @@ certify.skip=120
     counted = [row for row in shown if row[0] not in ("gain", shown[0][0]) and "envelope" not in row[0]]
     assert [name.split(": ", 1)[1] for name in kept] == [name for name, *_ in counted]
     for column, (_, *cells) in zip(kept, counted, strict=True):
-        assert [f"{100 * (kept[column] >= r).mean():.2f}" for r in (0, 0.1)] == cells
+        assert [share_down(100 * (kept[column] >= r).mean(), 2) for r in (0, 0.1)] == cells
     studied = tmp_path / "out" / "ablations"
     ours = (tmp_path / "out" / "nets" / "sigma-0.1.safetensors").read_bytes()
     assert [path.read_bytes() == ours for path in studied.glob("lambda/*/nets/sigma-0.1.safetensors")] == [True] * 5

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 import sigmax as sx
 from sigmax import report
+from sigmax.records.rounding import share_down
 from sigmax.report.shared import on_shared_inputs
 
 BLUE, ORANGE, SKY, GREY = "#0072B2", "#D55E00", "#56B4E9", "0.45"
@@ -50,9 +51,9 @@ def tables() -> list[str]:
     lines += [_head(f"{len(shared[0].records):,} images that all runs hold")]
     lines += [_row(name, _percent(_share(run))) for name, run in zip(names, shared, strict=True)]
     ratio = _share(shared[0]) / (100 * report.envelope(shared[2:], RADII, strict=True).to_numpy())
-    lines += [_row("consensus / envelope of the constant ones", (f"{share:.3f}" for share in ratio)), ""]
+    lines += [_row("consensus / envelope of the constant ones", (share_down(share, 3) for share in ratio)), ""]
     draws = np.mean([record.certificate.draws for record in final.records])
-    return [*lines, f"mean of the ratios {ratio.mean():.3f}; {draws:,.0f} draws an image"]
+    return [*lines, f"mean of the ratios {share_down(ratio.mean(), 3)}; {draws:,.0f} draws an image"]
 
 
 def seeds() -> list[str]:

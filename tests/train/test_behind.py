@@ -13,7 +13,18 @@ from sigmax import models
 from sigmax.errors import RequestError
 from sigmax.models import Description
 from sigmax.system import fingerprint
-from sigmax.train import Gaussian, Labels, Mixed, Settings, fine_tune, make_labels, train_classifier, train_router
+from sigmax.train import (
+    Batch,
+    Gaussian,
+    Labels,
+    Mixed,
+    RoutedConsistency,
+    Settings,
+    fine_tune,
+    make_labels,
+    train_classifier,
+    train_router,
+)
 from sigmax.train.behind import Behind, Together, answers
 from sigmax.train.methods import make_method, with_moving_noise
 from sigmax.train.network import denoiser_path
@@ -320,8 +331,28 @@ def test_the_whole_road_of_dual_smoothing_behind_one_denoiser(dual, bars, tmp_pa
     assert fingerprint(again) == fingerprint(tuned)
 
 
-def test_fine_tuning_minimises_the_loss_of_denoised_images(dual, bars, tmp_path):
-    tuned = fine_tune(dual, bars, tmp_path / "tuned", settings=replace(TUNING, epochs=15), n=20)
+def test_every_noisy_copy_is_denoised_by_the_noise_of_its_route(bars):
+    """The network is the noise that the denoiser is told of: both copies of an image have the same."""
+
+    class Told(nn.Module):
+        takes_sigma = True
+
+        def forward(self, noisy, sigma):
+            told.append(sigma)
+            return noisy.flatten(1)[:, :3].requires_grad_()
+
+    told, routes = [], torch.tensor([1, 0, 0, 1, 1])
+    targets = torch.stack([torch.zeros(5).long(), routes], dim=1)
+    pixels = torch.from_numpy(bars.pixels(range(5)))
+    batch = Batch(pixels, targets, torch.arange(5), 0, torch.Generator().manual_seed(0))
+    RoutedConsistency((0.1, 0.4)).score(Told(), batch)
+    assert told[0].tolist() == pytest.approx([0.4, 0.1, 0.1, 0.4, 0.4] * 2)
+
+
+@pytest.mark.parametrize("consistency", [0.0, 5.0])
+def test_fine_tuning_minimises_the_loss_of_denoised_images(dual, bars, tmp_path, consistency):
+    settings = replace(TUNING, epochs=15)
+    tuned = fine_tune(dual, bars, tmp_path / "tuned", settings=settings, n=20, consistency=consistency)
     clean, classes = torch.from_numpy(bars.pixels(range(60))), torch.from_numpy(np.array(bars.labels))
     noisy = clean + 0.1 * torch.randn(clean.shape, generator=torch.Generator().manual_seed(0))
 

@@ -33,12 +33,12 @@ def _rounded(value: float, decimals: int, side: str) -> str:
     return f"{rounded if rounded else abs(rounded):f}"  # -0.04 is 0.0 rounded up, not -0.0
 
 
-def share_down(percent: float) -> str:
-    """A share of inputs, 100 * k / n, with one decimal, rounded down; whole tenths print as what they are.
+def share_down(percent: float, decimals: int = 1) -> str:
+    """A share of inputs, 100 * k / n, rounded down; a share that needs no more digits prints as what it is.
 
     Two shares of up to a million inputs differ by far more than the nudge, which only undoes the float's own error.
     """
-    return down(percent + 1e-9, 1)
+    return down(percent + 1e-9, decimals)
 
 
 def share_up(percent: float) -> str:
