@@ -2,13 +2,16 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint types bench docs clean
+.PHONY: demo test slow lint types layers bench docs docs-tables clean
 
 demo: .venv/ready
 	$(BIN)/sigmax demo
 
-test: .venv/ready lint types
-	$(BIN)/pytest -n 2
+test: .venv/ready lint types layers
+	$(BIN)/pytest -n 2 -m "not slow"
+
+slow: .venv/ready
+	$(BIN)/pytest -n 2 -m slow
 
 lint: .venv/ready
 	$(BIN)/ruff check .
@@ -17,8 +20,15 @@ lint: .venv/ready
 types: .venv/ready
 	$(BIN)/mypy
 
+layers: .venv/ready
+	$(BIN)/lint-imports --no-cache
+
 bench: .venv/ready
 	$(BIN)/python benchmarks/certify.py
+
+# The reference of the TOML files, from the models that read them; a test fails where it is out of date.
+docs-tables: .venv/ready
+	$(BIN)/python docs/pictures/configuration.py
 
 docs: .venv/ready
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

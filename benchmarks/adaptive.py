@@ -3,10 +3,11 @@
     python benchmarks/adaptive.py SYSTEM --data digits
     python benchmarks/adaptive.py SYSTEM --data cifar10:PATH --device cuda --dtype bf16 --compile tuned
 
-For each question: draws as a share of fixed sampling's, of a dual system also the router's share of its n and the
-routers' time as a share of the experts', seconds, and the most points of certified accuracy lost at any radius that
-was asked about. Of a single radius what `--out` writes also says where the draws went: to inputs that were shown to
-reach it early, to those given up, and to those so near to it that it took all n.
+Fixed sampling is the rival and comes first. For each question: samples as a share of fixed sampling's; for a dual
+system also the router's share of its n, and the routers' time as a share of the experts'; seconds; and the most
+points of certified accuracy lost at any radius that was asked about. For a single radius `--out` also says where the
+samples went: to inputs that were shown to reach it early, to futility stops, and to inputs so near the radius that it
+took all n.
 """
 
 import argparse
@@ -19,11 +20,13 @@ import numpy as np
 import torch
 
 import sigmax as sx
-from sigmax.certify.scheme import Scheme
-from sigmax.records.certificate import Certificate
+from sigmax.engine.voter import DTYPES, voting
+from sigmax.rules.certificate import Certificate, Role, joined
+from sigmax.rules.procedure import NETWORK
+from sigmax.rules.routed.parts import ROUTER
+from sigmax.schemes.scheme import Scheme
 
 RADII = tuple(0.25 * i for i in range(11))
-DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def accuracy(found: list[Certificate], labels: Any, radii: tuple[float, ...] = RADII) -> list[float]:
@@ -34,10 +37,12 @@ def accuracy(found: list[Certificate], labels: Any, radii: tuple[float, ...] = R
     ]
 
 
-def router_draws(found: list[Certificate]) -> float | None:
-    """Estimation draws of the outermost router, an input; None where there is none."""
-    drawn = [sum(s.n for s in c.stages if s.name == "router/estimation") for c in found]
-    return float(np.mean(drawn)) if any(s.name == "router/selection" for s in found[0].stages) else None
+def router_samples(found: list[Certificate]) -> float | None:
+    """Estimation samples of the outermost router, an input; None where there is none."""
+    if not any(stage.part == ROUTER for stage in found[0].stages):
+        return None
+    sampled = [sum(s.n for s in c.stages if s.part == ROUTER and s.role is Role.ESTIMATION) for c in found]
+    return float(np.mean(sampled))
 
 
 def vote_times(scheme: Scheme, x: Any) -> dict[str, float]:
@@ -47,12 +52,12 @@ def vote_times(scheme: Scheme, x: Any) -> dict[str, float]:
         sigma = scheme.sigma_of(name)
         voter.check(torch.as_tensor(x[:1]), sigma)
         batch = torch.as_tensor(x[:1]).to(voter.device).repeat(voter.batch, 1, 1, 1)
-        voter.vote(batch, sigma)  # compiles, where it is asked to
-        rounds, begun = 0, 0.0
-        while not rounds or time.perf_counter() - begun < 0.5:
-            begun = begun or time.perf_counter()
-            voter.vote(batch, sigma)[0].cpu()
-            rounds += 1
+        with voting([voter]):
+            voter.vote(batch, sigma)  # compiles, where it is asked to
+            rounds, begun = 0, time.perf_counter()
+            while not rounds or time.perf_counter() - begun < 0.5:
+                voter.vote(batch, sigma)[0].cpu()
+                rounds += 1
         times[name] = (time.perf_counter() - begun) / (rounds * len(batch))
     return times
 
@@ -60,22 +65,22 @@ def vote_times(scheme: Scheme, x: Any) -> dict[str, float]:
 def router_overhead(found: list[Certificate], times: dict[str, float]) -> float | None:
     """Time of all routers' votes as a share of the experts'; None where there is no router."""
     spent = {"router": 0.0, "expert": 0.0}
-    for stage in (stage for c in found for stage in c.stages):
-        network, _, _ = stage.name.rpartition("/")
-        kind = "router" if network.endswith("router") else "expert"
-        spent[kind] += stage.n * times[f"{network}/base" if network else "base"]
+    for stage in (stage for c in found for stage in c.stages if stage.n):
+        kind = "router" if stage.part.endswith(ROUTER) else "expert"
+        spent[kind] += stage.n * times[joined(stage.part, NETWORK)]
     return spent["router"] / spent["expert"] if spent["router"] else None
 
 
 def where(found: list[Certificate], n: int, furthest: float) -> dict[str, dict[str, float]]:
-    """How inputs ended, with their share of the inputs and of all draws; `furthest`: the radius asked about."""
-    ends: dict[str, list[int]] = {"shown early": [], "given up": [], "all n drawn": []}
+    """How inputs ended, with their share of the inputs and of all samples; `furthest`: the radius asked about."""
+    ends: dict[str, list[int]] = {"shown early": [], "futility stop": [], "all n sampled": []}
     for c in found:
         full, shown = any(stage.n >= n for stage in c.stages), c.radius > 0 and c.radius >= furthest
-        ends["all n drawn" if full else "shown early" if shown else "given up"].append(c.draws)
+        ends["all n sampled" if full else "shown early" if shown else "futility stop"].append(c.samples)
     total = sum(map(sum, ends.values()))
     return {
-        name: {"of_inputs": len(draws) / len(found), "of_draws": sum(draws) / total} for name, draws in ends.items()
+        name: {"of_inputs": len(samples) / len(found), "of_samples": sum(samples) / total}
+        for name, samples in ends.items()
     }
 
 
@@ -95,26 +100,26 @@ def questions(
     return asked
 
 
-def study(
+def measure(
     scheme: Scheme, x: Any, labels: Any, n: int, alpha: float, *, single: tuple[float, ...]
 ) -> list[dict[str, Any]]:
     """One row a question."""
     rows: list[dict[str, Any]] = []
     fixed: dict[float, float] = {}
     times = vote_times(scheme, x)
-    for name, told, radii in questions(scheme, n, alpha, single):
+    for name, sampling, radii in questions(scheme, n, alpha, single):
         begun = time.perf_counter()
-        found = scheme.certify(x, n0=100, n=n, alpha=alpha, **told)
+        found = scheme.certify(x, n0=100, n=n, alpha=alpha, **sampling)
         seconds = time.perf_counter() - begun
         shares = accuracy(found, labels, radii)
         fixed = fixed or dict(zip(radii, shares, strict=True))
-        draws = float(np.mean([c.draws for c in found]))
-        router = router_draws(found)
+        samples = float(np.mean([c.samples for c in found]))
+        router = router_samples(found)
         rows.append(
             {
                 "question": name,
-                "draws": draws,
-                "of_fixed": draws / rows[0]["draws"] if rows else 1.0,
+                "samples": samples,
+                "of_fixed": samples / rows[0]["samples"] if rows else 1.0,
                 "router_of_n": None if router is None else router / n,
                 "router_overhead": router_overhead(found, times),
                 "seconds": seconds,
@@ -132,7 +137,7 @@ def _line(row: dict[str, Any]) -> str:
     if row["router_of_n"] is not None:
         router = f"{row['router_of_n']:8.1%}{row['router_overhead']:8.1%}"
     return (
-        f"{row['question']:14}{row['draws']:10,.0f}{row['of_fixed']:8.1%}{router}{row['seconds']:9.1f} s"
+        f"{row['question']:14}{row['samples']:10,.0f}{row['of_fixed']:9.1%}{router}{row['seconds']:9.1f} s"
         f"{row['most_lost']:8.2f}"
     )
 
@@ -151,28 +156,28 @@ def main() -> None:
     cli.add_argument("--compile", default="off")
     cli.add_argument("--batch", type=int)
     cli.add_argument("--out", type=Path)
-    told = cli.parse_args()
-    how = {"device": told.device, "dtype": DTYPES[told.dtype], "compile": told.compile, "batch": told.batch}
-    scheme = sx.load(told.system, **how)
-    test = sx.data.load(told.data, "test")
-    indices = list(range(0, len(test), told.skip))
-    labels = [int(test.labels[i]) for i in indices]
-    print(f"{scheme!r}, {len(indices)} inputs, n={told.n:,}")
-    print(f"{'question':14}{'draws':>10}{'of it':>8}  (router, overhead), seconds, most points lost")
-    single = tuple(float(r) for r in told.single.split(",") if r)
-    rows = study(scheme, test.pixels(indices), labels, told.n, told.alpha, single=single)
-    if told.out:
-        told.out.parent.mkdir(parents=True, exist_ok=True)
-        machine = torch.cuda.get_device_name() if str(told.device).startswith("cuda") else "cpu"
+    asked = cli.parse_args()
+    how = {"device": asked.device, "dtype": asked.dtype, "compile": asked.compile, "batch": asked.batch}
+    scheme = sx.load(asked.system, **how)
+    test = sx.data.load(asked.data, "test")
+    indices = list(range(0, len(test), asked.skip))
+    labels = test.needed_labels("the benchmark")[indices].tolist()
+    print(f"{scheme!r}, {len(indices)} inputs, n={asked.n:,}")
+    print(f"{'question':14}{'samples':>10}{'of fixed':>9}  (router, overhead), seconds, most points lost")
+    single = tuple(float(r) for r in asked.single.split(",") if r)
+    rows = measure(scheme, test.pixels(indices), labels, asked.n, asked.alpha, single=single)
+    if asked.out:
+        asked.out.parent.mkdir(parents=True, exist_ok=True)
+        machine = torch.cuda.get_device_name() if str(asked.device).startswith("cuda") else "cpu"
         figures = {
             "system": repr(scheme),
             "machine": machine,
             "inputs": len(indices),
-            "n": told.n,
-            "alpha": told.alpha,
+            "n": asked.n,
+            "alpha": asked.alpha,
             "rows": rows,
         }
-        told.out.write_text(json.dumps(figures, indent=1) + "\n")
+        asked.out.write_text(json.dumps(figures, indent=1) + "\n")
 
 
 if __name__ == "__main__":

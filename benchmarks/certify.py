@@ -1,17 +1,15 @@
-"""The field's certify loop against the sigmax engine: same network, inputs, n0, n and alpha, in one run.
+"""Cohen et al.'s reference loop against the sigmax engine: same network, inputs, n0, n and alpha, in one run.
 
     python benchmarks/certify.py                   # small CNN on 8x8 and 28x28, ResNet-20 on 32x32
     python benchmarks/certify.py --quick --json out.json
 
-The rival is written anew after the description every public script follows: one image at a time, batches of
-1,000, noise from the global generator, a blocking copy to the host, votes counted in Python, bounds from
-statsmodels. Each contender has a process of its own, as its users run it. Machines are noisy, so the two take turns
-and the ratio of their best times is what counts.
+The rival samples as every public script does (`sigmax.bench.reference_loop`) and takes its bounds from statsmodels.
+Each contender has a process of its own, as its users run it. Machines are noisy, so the two take turns and the ratio
+of their best times is what counts.
 """
 
 import argparse
 import json
-import math
 import multiprocessing
 import time
 from concurrent.futures import Executor, ProcessPoolExecutor
@@ -26,6 +24,7 @@ from torch import Tensor, nn
 
 import sigmax as sx
 from sigmax import models
+from sigmax.bench.reference_loop import count_votes
 
 
 class Case(NamedTuple):
@@ -37,29 +36,14 @@ class Case(NamedTuple):
 
 
 SIGMA, N0, ALPHA = 0.5, 100, 0.001
-RIVAL_BATCH = 1_000
-
-
-def rival_counts(model: nn.Module, x: Tensor, n: int, classes: int) -> list[int]:
-    """The field's sampling loop for one image."""
-    counts = [0] * classes
-    with torch.no_grad():
-        for _ in range(math.ceil(n / RIVAL_BATCH)):
-            this_batch = min(RIVAL_BATCH, n)
-            n -= this_batch
-            batch = x.repeat((this_batch, 1, 1, 1))
-            noise = torch.randn_like(batch) * SIGMA
-            for vote in model(batch + noise).argmax(1).cpu().numpy():
-                counts[vote] += 1
-    return counts
 
 
 def rival(model: nn.Module, images: Tensor, n: int, classes: int) -> list[float]:
-    """Radii by the field's loop."""
+    """Radii by the reference loop."""
     radii = []
     for x in images:
-        top = int(np.argmax(rival_counts(model, x, N0, classes)))
-        hits = rival_counts(model, x, n, classes)[top]
+        top = int(np.argmax(count_votes(model, x, SIGMA, N0, classes)))
+        hits = count_votes(model, x, SIGMA, n, classes)[top]
         lower = proportion_confint(hits, n, alpha=2 * ALPHA, method="beta")[0]
         radii.append(SIGMA * float(scipy.special.ndtri(lower)) if lower > 0.5 else 0.0)
     return radii
@@ -76,7 +60,7 @@ def seconds(contender: str, case: Case, n: int, inputs: int) -> float:
     torch.manual_seed(0)
     model = models.build(case.network, classes=10, input_shape=case.shape).eval()
     images = torch.rand(inputs, *case.shape)
-    work = {"field": rival, "sigmax": engine}[contender]
+    work = {"reference": rival, "sigmax": engine}[contender]
     work(model, images[:1], N0, 10)
     start = time.perf_counter()
     work(model, images, n, 10)
@@ -95,9 +79,9 @@ def compare(pools: dict[str, Executor], case: Case, n: int, inputs: int, repeats
         "network": f"{case.network} {'x'.join(map(str, case.shape))}",
         "n": n,
         "inputs": inputs,
-        "field_votes_per_s": votes / best["field"],
+        "reference_votes_per_s": votes / best["reference"],
         "sigmax_votes_per_s": votes / best["sigmax"],
-        "ratio": best["field"] / best["sigmax"],
+        "ratio": best["reference"] / best["sigmax"],
     }
 
 
@@ -112,19 +96,21 @@ def main() -> None:
     """Print one row a case."""
     cli = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     cli.add_argument("--quick", action="store_true", help="only the smallest network")
+    cli.add_argument("--inputs", type=int, help="no more inputs than this, to see that it runs")
     cli.add_argument("--repeats", type=int, default=3, help="turns each contender takes")
     cli.add_argument("--json", type=Path, help="also write the rows to this file")
     args = cli.parse_args()
     rows = []
-    print(f"{'network':20} {'n':>6} {'inputs':>6} {'field votes/s':>14} {'sigmax votes/s':>15} {'ratio':>6}")
-    with _process() as field, _process() as sigmax:
-        pools: dict[str, Executor] = {"field": field, "sigmax": sigmax}
+    print(f"{'network':20} {'n':>6} {'inputs':>6} {'loop votes/s':>14} {'sigmax votes/s':>15} {'ratio':>6}")
+    with _process() as reference, _process() as sigmax:
+        pools: dict[str, Executor] = {"reference": reference, "sigmax": sigmax}
         for case in CASES[:1] if args.quick else CASES:
-            for n, inputs in zip((100, 1_000, 10_000), case.inputs, strict=True):
+            for n, most in zip((100, 1_000, 10_000), case.inputs, strict=True):
+                inputs = min(most, args.inputs or most)
                 row = compare(pools, case, n, inputs, args.repeats)
                 rows.append(row)
                 print(
-                    f"{row['network']:20} {n:6} {inputs:6} {row['field_votes_per_s']:14,.0f} "
+                    f"{row['network']:20} {n:6} {inputs:6} {row['reference_votes_per_s']:14,.0f} "
                     f"{row['sigmax_votes_per_s']:15,.0f} {row['ratio']:6.2f}",
                     flush=True,
                 )

@@ -1,19 +1,20 @@
-r"""The ablations of a dual system, each a small table: what changes when one thing of its recipe does.
+r"""The ablations of a recipe, each a small table: what changes when one thing of it does.
 
-    python benchmarks/cifar10_ablations.py recipes/cifar10_dual.toml                       # its own systems alone
-    python benchmarks/cifar10_ablations.py recipes/cifar10_dual.toml --study lambda sets   # trains what differs
-    python benchmarks/cifar10_ablations.py recipes/digits_dual.toml --study lambda --radii 0,0.1,0.2,0.4
-    python benchmarks/cifar10_ablations.py recipes/cifar10_dual.toml --set data.test=train \
-        --vary 'router.objective=weighted; router.copies=8' --vary router.consistency=5    # routers of one's own
+    python benchmarks/cifar10_ablations.py recipes/cifar10_cascade.toml                       # its own systems alone
+    python benchmarks/cifar10_ablations.py recipes/cifar10_cascade.toml --ablation lambda sets   # trains what differs
+    python benchmarks/cifar10_ablations.py recipes/digits_dual.toml --ablation lambda --radii 0,0.1,0.2,0.4
+    python benchmarks/cifar10_ablations.py recipes/cifar10_cascade.toml --set data.test=train \
+        --vary 'router.loss.objective=weighted; router.loss.copies=8' --vary router.loss.consistency=5
 
-`--set KEY=VALUE` changes the recipe for all of them, as in `sigmax pipeline run`; `--set data.test=train` measures
-on the images held out. The recipe is run first where it was not. Experts and labels that a study does not change
-are taken over from it; every file knows what it was made for, so none is taken over that does not fit.
-The rows "gain" are what the row above certifies more than the first of the study by the same rule (runner-up than
+`--set KEY=VALUE` changes the recipe for all of them, as in `sigmax pipeline run`. Beside a recipe for a cascade keys
+of `labels`, `router` and `finetune` are for the ablations of routers. `--set data.test=train` measures on the held-out
+images. The recipe is run first where it was not. What an ablation does not change is copied from it;
+every file states what it was made for, so none is used that does not fit.
+The rows "gain" are what the row above certifies more than the first of the ablation by the same rule (runner-up than
 one-sided, the consensus rule of a comparison than min), with one standard error over the images; a star where the
 sign test gives such a gain a chance of 1% or less.
-`--keep FILE.csv.gz` writes down what each row was counted from: the radius certified for the class of each image.
-Studies made one after the other go into the same file; a row made again takes the place of the one before.
+`--keep FILE.csv.gz` writes what each row was counted from: the radius certified for the class of each image. Several
+ablations go into the same file; a row computed again replaces the one before.
 """
 
 import argparse
@@ -27,7 +28,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from sigmax.cli import options as opt
 from sigmax.cli.pipeline import warn
@@ -35,18 +36,19 @@ from sigmax.cli.progress import complain, progress
 from sigmax.errors import RequestError
 from sigmax.files import check_writable, written_whole
 from sigmax.records.rounding import down, share_down
-from sigmax.report.accuracy import checked_radii
+from sigmax.report.metrics.accuracy import checked_radii
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from sigmax.certify.scheme import Scheme
+    from sigmax.pipeline import Pipeline, PipelineConfig
     from sigmax.records.run import Run
-    from sigmax.train import Pipeline, PipelineConfig
+    from sigmax.schemes.scheme import Scheme
 
 RADII = "0,0.25,0.5,0.75,1,1.25,1.5,1.75,2,2.25,2.5"
 EXPERTS, LABELS = ("experts", "nets"), ("labels-1",)
-TRAINING = (  # of a router that begins with an expert
+ROUTERS = ("labels", "router", "finetune", "steps")  # tables and keys of a file that a cascade has not
+TRAINING = (  # of a router that starts from an expert
     "{epochs = 20, batch = 512, optimiser = 'adamw', lr = 0.002, weight_decay = 0.01, schedule = 'one-cycle', "
     "augment = 'crop-flip', precision = 'bf16', channels_last = true}"
 )
@@ -56,8 +58,7 @@ FINE_TUNING = (
     "{epochs = 10, batch = 512, optimiser = 'adamw', lr = 0.0002, weight_decay = 0.01, schedule = 'constant', "
     "augment = 'crop-flip', precision = 'bf16', channels_last = true}"
 )
-AS_TRAINED = "balance="  # routers that do not lean, or leaning would hide what training changed
-ONE_ROUND = ("inner=[]", "labels.folds=1", AS_TRAINED)  # of what two rounds can be told of as well
+ONE_ROUND = ("labels.folds=1",)  # experts of other folds cannot label after fine-tuning
 TUNED = (*ONE_ROUND, 'steps=["router","finetune"]')
 STEADY = 4.0  # the weight that the experts of the CIFAR-10 recipe are trained with
 
@@ -73,58 +74,48 @@ class Row:
 
 @dataclass(frozen=True)
 class Variant:
-    """The recipe with some keys changed; `reuse`: what is taken over from the recipe's own folder.
+    """The recipe with some keys changed; `reuse`: what is copied from the recipe's own folder.
 
-    `taught`: it is about routers that are trained. Where the recipe has none, one router over all experts, which
-    begins with the last one's network, is put in place of its routers.
-    `sure`: its routers are the sureness of the experts, which "names" classes or chooses among "routes".
+    `system`: "dual" where it is about trained routers; a recipe for a cascade then gets a router over all experts that
+    starts from the last one's network. "cascade": a cascade of the experts, calibrated if the recipe says how.
     """
 
     name: str
     changes: tuple[str, ...] = ()
     reuse: tuple[str, ...] = ()
-    taught: bool = True
-    sure: str = ""
+    system: Literal["dual", "cascade"] = "dual"
 
 
 def _sets() -> list[Variant]:
     """The candidate sets of the paper; one router over all of them, with the most noise of the set, as there."""
     sets = ("0.25,0.5,1.0", "0.25,1.0", "0.5,1.0", "0.25,0.5", "0.5,0.625", "0.25,0.5,0.75,1.0")
-    return [
-        Variant(f"{{{s}}}", (f"experts.sigmas=[{s}]", "inner=[]", f"router.sigma={s.split(',')[-1]}", AS_TRAINED))
-        for s in sets
-    ]
+    return [Variant(f"{{{s}}}", (f"experts.sigmas=[{s}]", f"router.sigma={s.split(',')[-1]}")) for s in sets]
 
 
 GAUSSIAN = ("experts.method=gaussian", "experts.hyper={}", "router.start=")
-CERTIFIED = ("router.objective=certified", "router.sharpness=", f"router.radii=[{RADII}]")
-STUDIES: dict[str, list[Variant]] = {
+CERTIFIED = ("router.loss.objective=certified", "router.loss.sharpness=", f"router.loss.radii=[{RADII}]")
+ABLATIONS: dict[str, list[Variant]] = {
     "sets": _sets(),
-    "labels": [
-        Variant(f"n = {n} on a fifth", (f"labels.n={n}", "labels.fraction=0.2", AS_TRAINED), EXPERTS)
-        for n in (100, 1000)
-    ],
+    "labels": [Variant(f"n = {n} on a fifth", (f"labels.n={n}", "labels.fraction=0.2"), EXPERTS) for n in (100, 1000)],
     "data": [
-        Variant(f"{share:.0%} of the labels", (f"labels.fraction={share}", AS_TRAINED), EXPERTS)
-        for share in (0.2, 0.6, 1.0)
+        Variant(f"{share:.0%} of the labels", (f"labels.fraction={share}",), EXPERTS) for share in (0.2, 0.6, 1.0)
     ],
     "lambda": [
-        Variant(f"consistency {weight:g}", (f"router.consistency={weight}", AS_TRAINED), EXPERTS + LABELS)
+        Variant(f"consistency {weight:g}", (f"router.loss.consistency={weight}",), EXPERTS + LABELS)
         for weight in (0.0, 5.0, 20.0, 40.0, 80.0)
     ],
-    "router": [  # each brought into balance, if the recipe does that: what a user would have in the end
-        Variant("sureness that names", (), EXPERTS, taught=False, sure="names"),
-        Variant("sureness between two routes", (), EXPERTS, taught=False, sure="routes"),
-        Variant("taught by the paper's loss", ("router.objective=paper",), EXPERTS + LABELS),
-        Variant("taught by what is certified", CERTIFIED, EXPERTS + LABELS),
+    "router": [
+        Variant("cascade of selective levels", (), EXPERTS, system="cascade"),
+        Variant("router trained by the paper's loss", ("router.loss.objective=paper",), EXPERTS + LABELS),
+        Variant("router trained for the certified radius", CERTIFIED, EXPERTS + LABELS),
     ],
     "folds": [
-        Variant("labels of strangers", ("labels.folds=2", AS_TRAINED), EXPERTS),
-        Variant("labels of the experts themselves", ("labels.folds=1", AS_TRAINED), EXPERTS),
+        Variant("labels of experts that never saw the image", ("labels.folds=2",), EXPERTS),
+        Variant("labels of the experts themselves", ("labels.folds=1",), EXPERTS),
     ],
     "shared": [
-        Variant("a network each", (*GAUSSIAN, AS_TRAINED)),
-        Variant("one network", (*GAUSSIAN, "experts.one_network=true", AS_TRAINED)),
+        Variant("a network each", GAUSSIAN),
+        Variant("one network", (*GAUSSIAN, "experts.one_network=true")),
     ],
     "rounds": [
         Variant("one router", ONE_ROUND, EXPERTS + LABELS),
@@ -145,43 +136,52 @@ def main(words: Sequence[str] | None = None) -> None:
     """Print the tables asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("recipe", type=Path)
-    parser.add_argument("--study", nargs="+", choices=[*FREE, *STUDIES], default=list(FREE))
+    parser.add_argument("--ablation", nargs="+", choices=[*FREE, *ABLATIONS], default=list(FREE))
     parser.add_argument("--set", dest="changes", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--radii", default=RADII)
     parser.add_argument("--vary", action="append", default=[], help="changes of a router, 'KEY=VALUE; KEY=VALUE'")
     parser.add_argument("--keep", type=Path, metavar="FILE.csv.gz", help="where to write down what the rows count")
-    told = parser.parse_args(words)
-    radii = [float(r) for r in checked_radii(opt.numbers(told.radii, "--radii", "radii such as 0,0.25,0.5"))]
-    studies = {study: STUDIES.get(study, []) for study in told.study}
-    if told.vary:
-        studies["vary"] = [_own(text) for text in told.vary]
-    base = _pipeline(told.recipe, told.changes)
-    for study, variants in studies.items():  # all that is wrong is said before any work
+    given = parser.parse_args(words)
+    radii = [float(r) for r in checked_radii(opt.numbers(given.radii, "--radii", "radii such as 0,0.25,0.5"))]
+    ablations = {ablation: ABLATIONS.get(ablation, []) for ablation in given.ablation}
+    if given.vary:
+        ablations["vary"] = [_own(text) for text in given.vary]
+    base = _pipeline(given.recipe, _for_cascades(given.recipe, given.changes))
+    for ablation, variants in ablations.items():  # all that is wrong is said before any work
         for variant in variants:
-            _varied(base, told.recipe, study, variant, told.changes)
-    if told.keep:
-        _check_kept(told.keep)
+            _varied(base, given.recipe, ablation, variant, given.changes)
+    if given.keep:
+        _check_kept(given.keep)
     runs = base.run(progress)
-    for study, variants in studies.items():
-        print(f"\n### {study}\n\n{_head(radii)}")
-        if study == "comparison":
+    for ablation, variants in ablations.items():
+        print(f"\n### {ablation}\n\n{_head(radii)}")
+        if ablation == "comparison":
             rows = _comparison(base, runs, radii)
-        elif study == "bound":
+        elif ablation == "bound":
             rows = _bound(base, runs)
         else:
-            rows = _trained(base, told.recipe, study, variants, changes=told.changes)
+            rows = _trained(base, given.recipe, ablation, variants, changes=given.changes)
         for row in rows:
             for line in [row] if isinstance(row, str) else _lines(row, radii):
                 print(line, flush=True)
-            if told.keep and isinstance(row, Row):
-                keep(told.keep, f"{study}: {row.name}", row.run)
+            if given.keep and isinstance(row, Row):
+                keep(given.keep, f"{ablation}: {row.name}", row.run)
     print(f"\n`python {shlex.join(['benchmarks/cifar10_ablations.py', *(words or sys.argv[1:])])}`")
 
 
 def _pipeline(recipe: Path, changes: Sequence[str]) -> "Pipeline":
-    from sigmax.train import Pipeline, PipelineConfig
+    from sigmax.pipeline import Pipeline, PipelineConfig
 
     return Pipeline(PipelineConfig.read(recipe, changes), on_warning=warn)
+
+
+def _for_cascades(recipe: Path, changes: Sequence[str]) -> Sequence[str]:
+    """Where the recipe is for a cascade, its changes without those of routers, which are for routers alone."""
+    from sigmax.pipeline import PipelineConfig
+
+    if PipelineConfig.read(recipe).cascade is None:
+        return changes
+    return [change for change in changes if re.split("[.=]", change)[0] not in ROUTERS]
 
 
 def _comparison(base: "Pipeline", runs: Sequence["Run"], radii: Sequence[float]) -> Iterator[Row | str]:
@@ -197,7 +197,7 @@ def _comparison(base: "Pipeline", runs: Sequence["Run"], radii: Sequence[float])
             by_min[same] = run
     experts = runs[: len(base.names)] if base.config.certify.experts else []
     if experts:
-        best = report.envelope(experts, radii)
+        best = report.best_over_sigma(experts, radii).set_index("radius")["accuracy"]
         yield _row("envelope of the experts", best)
         ratio = report.certified_accuracy(runs[-1], radii) / best
         # Empty where no expert certifies.
@@ -216,7 +216,7 @@ def _bound(base: "Pipeline", runs: Sequence["Run"]) -> Iterator[Row]:
     import sigmax as sx
 
     if base.config.experts.bound != "one-sided":
-        raise RequestError("--study bound sets the runner-up bound beside the one-sided; leave experts.bound out")
+        raise RequestError("--ablation bound sets the runner-up bound beside the one-sided; leave experts.bound out")
     how, folder, names = base.config.certify, [*base.systems()][-1], _names(base)
     experts = base.experts(base.config.steps.count("finetune"))
     triples = [*zip(names, runs, experts, strict=False)] if how.experts else []
@@ -231,6 +231,8 @@ def _bound(base: "Pipeline", runs: Sequence["Run"]) -> Iterator[Row]:
 def _by_runner_up(scheme: "Scheme") -> "Scheme":
     import sigmax as sx
 
+    if isinstance(scheme, sx.Cascade):
+        return sx.Cascade(scheme.levels, _by_runner_up(scheme.last), thresholds=scheme.thresholds)
     if isinstance(scheme, sx.Dual):
         return sx.Dual(scheme.router, [_by_runner_up(e) for e in scheme.experts], rule=scheme.combination)
     assert isinstance(scheme, sx.Smoothed)
@@ -251,91 +253,80 @@ def _own(text: str) -> Variant:
 
 
 def _trained(
-    base: "Pipeline", recipe: Path, study: str, variants: Sequence[Variant], *, changes: Sequence[str]
+    base: "Pipeline", recipe: Path, ablation: str, variants: Sequence[Variant], *, changes: Sequence[str]
 ) -> Iterator[Row]:
     firsts: dict[str, Run] = {}  # by rule
     for variant in variants:
-        varied = _varied(base, recipe, study, variant, changes)
+        varied = _varied(base, recipe, ablation, variant, changes)
         for name in variant.reuse:
             _take_over(base.config.out / name, varied.config.out / name)
         _borrow(varied, labels=LABELS[0] in variant.reuse)
         for run in varied.run(progress):
-            rule = str(run.plan.rule["rule"])
+            rule = str(run.plan.rule.get("rule", run.plan.method))
             yield Row(f"{variant.name}, {rule}", run, firsts.get(rule))
             firsts.setdefault(rule, run)
 
 
-def _varied(base: "Pipeline", recipe: Path, study: str, variant: Variant, changes: Sequence[str]) -> "Pipeline":
+def _varied(base: "Pipeline", recipe: Path, ablation: str, variant: Variant, changes: Sequence[str]) -> "Pipeline":
     """The recipe as the variant has it, in a folder by what is changed: variants may come and go."""
-    out = base.config.out / "ablations" / study / _folder(variant)
-    routers = [*taught(variant, base.config), *sure(variant, base.config)]
-    told = [*routers, *changes, *variant.changes, f"out={out.resolve()}"]
-    return _pipeline(recipe, [*told, "certify.experts=false"])
+    out = base.config.out / "ablations" / ablation / _folder(variant)
+    system = as_dual(variant, base.config)
+    if variant.system == "cascade":
+        system, changes = as_cascade(base.config), _for_cascades(recipe, changes)
+    return _pipeline(recipe, [*system, *changes, *variant.changes, f"out={out.resolve()}", "certify.experts=false"])
 
 
-def taught(variant: Variant, config: "PipelineConfig") -> Sequence[str]:
-    """What makes the routers of a recipe taught ones, where the variant is about such and the recipe has none."""
-    if not variant.taught or config.router.sure_of is None:
+def as_dual(variant: Variant, config: "PipelineConfig") -> Sequence[str]:
+    """What makes a recipe one for a dual system, where it is for a cascade."""
+    if config.router is not None:
         return []
     listed = next((change for change in variant.changes if change.startswith("experts.sigmas=")), None)
-    experts, last = config.experts, config.count - 1 if listed is None else listed.count(",")
+    experts = config.experts
+    last = experts.count - 1 if listed is None else listed.count(",")
     options = ", ".join(f"{name} = {json.dumps(value)}" for name, value in experts.options.items())
     return [
-        "inner=[]",
+        "cascade=",
+        "calibrate=",
         f"labels={LABELLING}",
-        "router.sure_of=",
-        "router.names=",
+        f"router={{sigma = {experts.sigmas[-1]}}}",
         f"router.start={last}",
         f"router.model={experts.model}",
         f"router.options={{{options}}}",
         f"router.normalise={experts.normalise}",
         f"router.training={TRAINING}",
-        f"router.sharpness={SHARPNESS}",
+        f"router.loss.sharpness={SHARPNESS}",
         f"finetune.training={FINE_TUNING}",
     ]
 
 
-def sure(variant: Variant, config: "PipelineConfig") -> Sequence[str]:
-    """What makes the routers of a recipe the sureness of its experts: a tree, from the most noise to the least."""
-    if not variant.sure:
-        return []
-    names, sigmas = json.dumps(variant.sure == "names"), config.experts.sigmas
-    below = [
-        f"{{experts = {list(range(place + 1))}, sigma = {sigmas[place]}, sure_of = {place}, names = {names}}}"
-        for place in range(1, len(sigmas) - 1)
-    ]
-    top = len(sigmas) - 1
-    return [
-        'steps=["router"]',
-        "labels=",
-        f"router={{sigma = {sigmas[top]}, sure_of = {top}, names = {names}}}",
-        f"inner=[{', '.join(below)}]",
-    ]
+def as_cascade(config: "PipelineConfig") -> Sequence[str]:
+    """What makes a recipe one for a cascade, where it is for a dual system."""
+    return ["router=", "labels=", "finetune=", "steps=", "cascade={}"] if config.router is not None else []
 
 
 def _folder(variant: Variant) -> str:
     """A name that can be read, and that no other variant has."""
-    told = "; ".join(variant.changes)
-    return f"{re.sub('[^0-9a-zA-Z.]+', '-', variant.name).strip('-')}-{sha256(told.encode()).hexdigest()[:8]}"
+    given = "; ".join(variant.changes)
+    return f"{re.sub('[^0-9a-zA-Z.]+', '-', variant.name).strip('-')}-{sha256(given.encode()).hexdigest()[:8]}"
 
 
 def _take_over(there: Path, here: Path) -> None:
-    """Everything but routers, which every study trains anew; what is here stays, what is not there is made."""
+    """Everything but routers, which every ablation trains again; what is here stays, what is not there is made."""
     if there.exists() and not here.exists():
         shutil.copytree(there, here, ignore=shutil.ignore_patterns("router-*", "*.partial"))
 
 
 def _borrow(varied: "Pipeline", *, labels: bool) -> None:
-    """Networks and labels that another variant of the study made; a file refuses what it was not made for."""
-    study, here = varied.config.out.parent, varied.config.out
+    """Networks and labels that another variant of the ablation made; a file refuses what it was not made for."""
+    ablation, here = varied.config.out.parent, varied.config.out
     for name in () if varied.config.experts.one_network else varied.names:
-        there = next(iter(sorted(study.glob(f"*/nets/{name}.safetensors"))), None)
+        there = next(iter(sorted(ablation.glob(f"*/nets/{name}.safetensors"))), None)
         if there is None or (here / "nets" / there.name).exists():
             continue
         (here / "nets").mkdir(parents=True, exist_ok=True)
         for path in there.parent.glob(f"{name}.safetensors*"):
             shutil.copy(path, here / "nets")
-    lent = next(iter(sorted(study.glob(f"*/{LABELS[0]}"))), None)
+    lent = next(iter(sorted(ablation.glob(f"*/{LABELS[0]}"))), None)
     if labels and lent is not None:
         _take_over(lent, here / LABELS[0])
 

@@ -1,4 +1,4 @@
-"""Denoiser and ViT on one GPU: the field's loop against the engine, each way of running the pair, in one run.
+"""Denoiser and ViT on one GPU: the reference loop against the engine, in each mode of running the pair, in one run.
 
     python benchmarks/denoised.py --device cuda --dtype bf16 --out denoised.json
 
@@ -17,15 +17,17 @@ from torch import Tensor, nn
 
 import sigmax as sx
 from sigmax import models
-from sigmax.bench import ceiling, field_loop
-from sigmax.bench.stages import shares
-from sigmax.models.transformers import Resized
+from sigmax.bench.forward import seconds_per_vote
+from sigmax.bench.reference_loop import BATCH, count_votes
+from sigmax.bench.time_shares import shares
+from sigmax.engine.voter import DTYPES
+from sigmax.models.adapters.transformers import Resized
 
 SIGMA, N0, ALPHA = 0.5, 100, 0.001
 
 
-def pair(small: bool, halved: bool = False) -> sx.Denoised:
-    """The denoiser and the classifier behind it, this with weights of 16 bits or of 32."""
+def pair(small: bool, bfloat16: bool = False) -> sx.Denoised:
+    """The denoiser and the classifier, this with weights in bfloat16 or in 32 bits."""
     import transformers
 
     torch.manual_seed(0)
@@ -37,72 +39,70 @@ def pair(small: bool, halved: bool = False) -> sx.Denoised:
     described = models.Description(architecture="unet", classes=0, input_shape=(3, 32, 32), options=sizes)
     config = transformers.ViTConfig(**vit)
     network: nn.Module = transformers.ViTForImageClassification(config)
-    if halved:
+    if bfloat16:
         network = network.to(torch.bfloat16)
     classifier = Resized(network, (224, 224), None, "bicubic")
     return sx.Denoised(models.create_denoiser(described), classifier)
 
 
-def field(model: nn.Module, x: Tensor, n: int) -> float:
-    """Votes a second of the field's loop."""
-    field_loop.count_votes(model, x, SIGMA, field_loop.BATCH, 10)
+def reference(model: nn.Module, x: Tensor, n: int) -> float:
+    """Votes a second of the reference loop."""
+    count_votes(model, x, SIGMA, BATCH, 10)
     begun = time.perf_counter()
-    field_loop.count_votes(model, x, SIGMA, N0, 10)
-    field_loop.count_votes(model, x, SIGMA, n, 10)
+    count_votes(model, x, SIGMA, N0, 10)
+    count_votes(model, x, SIGMA, n, 10)
     return (N0 + n) / (time.perf_counter() - begun)
 
 
-def engine(model: nn.Module, x: Tensor, n: int, **how: Any) -> float:
-    """Votes a second of whole certifications, after a warm-up."""
+def engine(model: nn.Module, x: Tensor, n: int, **how: Any) -> tuple[float, float]:
+    """Votes a second of whole certifications, after a warm-up, and of nothing but forward passes."""
     f = sx.Smoothed(model, sigma=SIGMA, classes=10, **how)
     f.certify(x[:1], n0=N0, n=max(n // 4, 100), alpha=ALPHA)
     begun = time.perf_counter()
     found = f.certify(x, n0=N0, n=n, alpha=ALPHA)
-    return sum(c.draws for c in found) / (time.perf_counter() - begun)
+    seconds = time.perf_counter() - begun
+    return sum(c.samples for c in found) / seconds, 1 / seconds_per_vote(f.voters["base"], x, SIGMA)
 
 
 def main() -> None:
     """Measure, print a line each, and write the figures."""
     cli = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     cli.add_argument("--device", default="cuda")
-    cli.add_argument("--dtype", default="bf16", choices=("fp32", "bf16", "fp16"))
+    cli.add_argument("--dtype", default="bf16", choices=DTYPES)
     cli.add_argument("--n", type=int, default=10_000)
     cli.add_argument("--inputs", type=int, default=4)
     cli.add_argument("--batch", type=int, default=1024)
     cli.add_argument("--small", action="store_true", help="tiny networks, to see that it runs")
     cli.add_argument("--out", type=Path)
-    told = cli.parse_args()
-    dtype = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[told.dtype]
-    x = torch.rand(told.inputs, 3, 32, 32)
-    model = pair(told.small).to(told.device).eval()
-    how = {"device": told.device, "dtype": dtype, "batch": told.batch}
+    asked = cli.parse_args()
+    dtype = DTYPES[asked.dtype]
+    x = torch.rand(asked.inputs, 3, 32, 32)
+    model = pair(asked.small).to(asked.device).eval()
+    how = {"device": asked.device, "dtype": dtype, "batch": asked.batch}
     voter = sx.Smoothed(model, sigma=SIGMA, classes=10, **how).voters["base"]
-    cost = ceiling.operations(voter, x[:1], SIGMA)
     rows: list[dict[str, Any]] = []
 
-    def row(name: str, speed: float, top: float) -> None:
+    def row(name: str, speed: float, top: float | None = None) -> None:
         first = rows[0]["votes_per_s"] if rows else speed
-        rows.append({"way": name, "votes_per_s": speed, "ratio": speed / first, "of_ceiling": speed * cost / top})
-        print(
-            f"{name}: {speed:,.0f} votes/s, {speed / first:.2f}x, {speed * cost / top:.0%} of the ceiling",
-            flush=True,
-        )
+        share = speed / top if top else None
+        rows.append({"mode": name, "votes_per_s": speed, "ratio": speed / first, "of_ceiling": share})
+        of = f", {share:.0%} of its forward passes alone" if share else ""
+        print(f"{name}: {speed:,.0f} votes/s, {speed / first:.2f}x{of}", flush=True)
 
-    top32, top = (ceiling.ceiling(voter.device, kind) for kind in (torch.float32, dtype))
-    plain = pair(told.small).to(told.device).eval()
-    row("field's loop", field(plain, x[0].to(told.device), told.n), top32)
+    plain = pair(asked.small).to(asked.device).eval()
+    row("reference loop", reference(plain, x[0].to(asked.device), asked.n))
     parts = shares(voter, x, SIGMA)
     print(f"time, not compiled: {', '.join(f'{name} {share:.0%}' for name, share in parts.items())}", flush=True)
-    row(f"sigmax, {told.dtype}", engine(model, x, told.n, **how), top)
-    row(f"sigmax, {told.dtype}, denoiser compiled", engine(model, x, told.n, **how, compile="denoiser"), top)
-    if told.dtype == "bf16":
-        model = pair(told.small, halved=True).to(told.device).eval()
-        for batch in (told.batch, 2 * told.batch):
-            speed = engine(model, x, told.n, **{**how, "batch": batch}, compile="denoiser")
-            row(f"the same, weights of the ViT in bf16, batch {batch}", speed, top)
-    if told.out:
+    row(f"sigmax, {asked.dtype}", *engine(model, x, asked.n, **how))
+    row(f"sigmax, {asked.dtype}, denoiser compiled", *engine(model, x, asked.n, **how, compile="denoiser"))
+    if asked.dtype == "bf16":
+        model = pair(asked.small, bfloat16=True).to(asked.device).eval()
+        for batch in (asked.batch, 2 * asked.batch):
+            speeds = engine(model, x, asked.n, **{**how, "batch": batch}, compile="denoiser")
+            row(f"the same, weights of the ViT in bf16, batch {batch}", *speeds)
+    if asked.out:
         machine = torch.cuda.get_device_name() if voter.device.type == "cuda" else "cpu"
-        told.out.write_text(json.dumps({"machine": machine, "stages": parts, "rows": rows}, indent=1) + "\n")
+        asked.out.write_text(json.dumps({"machine": machine, "time_shares": parts, "rows": rows}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -57,23 +57,24 @@ def measured(job: Job) -> list[float]:
 def _train(job: Job, folder: Path) -> Path:
     from sigmax import data
     from sigmax.train import Settings, train_classifier
-    from sigmax.train.methods import make_method, with_moving_noise
+    from sigmax.train.methods.data_dependent import with_moving_noise
+    from sigmax.train.methods.registry import make_method
 
     name, hyper, how = CASES[job.case]
     train = data.load(job.data, "train")
-    told: dict[str, Any] = {"architecture": "small-cnn", "sigma": SIGMA}
+    common: dict[str, Any] = {"architecture": "small-cnn", "sigma": SIGMA}
     if name == "cat-rs":
         settings = Settings(epochs=job.epochs, seed=job.seed)
-        target = train_classifier(train, out=folder / "target.safetensors", settings=settings, **told)
+        target = train_classifier(train, out=folder / "target.safetensors", settings=settings, **common)
         hyper = {**hyper, "target": target}
     moving = job.case.startswith("data-dependent")
 
     def method(sigma: float) -> Any:
-        made = make_method(name, sigma, hyper)
-        return with_moving_noise(made, {"step": 0.01, "plain_epochs": 15}) if moving else made
+        inner = make_method(name, sigma, hyper)
+        return with_moving_noise(inner, {"step": 0.01, "plain_epochs": 15}) if moving else inner
 
     settings = Settings(epochs=job.epochs, seed=job.seed, **how)
-    return train_classifier(train, out=folder / "net.safetensors", settings=settings, method=method, **told)
+    return train_classifier(train, out=folder / "net.safetensors", settings=settings, method=method, **common)
 
 
 def _certified(network: Path, test: Any, job: Job) -> list[float]:
@@ -98,14 +99,14 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=1, help="networks trained at a time, one core each")
     parser.add_argument("--only", default="", help="names to measure, separated by semicolons")
-    told = parser.parse_args()
-    names = [name for name in CASES if not told.only or name in told.only.split(";")]
+    asked = parser.parse_args()
+    names = [name for name in CASES if not asked.only or name in asked.only.split(";")]
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is loaded, in the processes to come
-    jobs = [Job(name, seed, told.data, told.epochs, told.images) for seed in range(told.seeds) for name in names]
-    with ProcessPoolExecutor(told.jobs, mp_context=get_context("spawn")) as pool:
+    jobs = [Job(name, seed, asked.data, asked.epochs, asked.images) for seed in range(asked.seeds) for name in names]
+    with ProcessPoolExecutor(asked.jobs, mp_context=get_context("spawn")) as pool:
         rows = dict(zip(jobs, pool.map(measured, jobs), strict=True))
     print(
-        f"sigma {SIGMA}, {told.epochs} epochs, {told.images} test images, n={N}, alpha={ALPHA}, {told.seeds} seeds"
+        f"sigma {SIGMA}, {asked.epochs} epochs, {asked.images} test images, n={N}, alpha={ALPHA}, {asked.seeds} seeds"
     )
     print("| method | " + " | ".join(f"r = {r:g}" for r in RADII) + " | mean radius |")
     print("|---|" + "---:|" * (len(RADII) + 1))

@@ -16,42 +16,32 @@ from typing import Any
 import torch
 
 from sigmax import models
-from sigmax.train import Gaussian, Method, Settings, fit
-from sigmax.train.cat_rs import CatRS
-from sigmax.train.consistency import Consistency
-from sigmax.train.data_dependent import DataDependent
-from sigmax.train.easy_samples import EasySamples
-from sigmax.train.macer import Macer
-from sigmax.train.method import Examples
-from sigmax.train.partial import Partial
-from sigmax.train.progress import EpochReport
-from sigmax.train.smoothadv import SmoothAdv
-from sigmax.train.smoothmix import SmoothMix
-from sigmax.train.stability import Stability
+from sigmax.train import Method, Settings, fit
+from sigmax.train.loop.partial import Partial
+from sigmax.train.loop.progress import EpochReport
+from sigmax.train.methods.base import Examples
+from sigmax.train.methods.data_dependent import with_moving_noise
+from sigmax.train.methods.registry import make_method
 
 SIGMA = 0.5
 
 
 def contenders(target: models.Classifier) -> list[tuple[str, Method, float]]:
-    """Each method as its paper sets it at sigma 0.5, past its warm-up, and its passes an image."""
-    return [
-        ("gaussian", Gaussian(SIGMA), 1),
-        ("gaussian, 4 copies", Gaussian(SIGMA, copies=4), 4),
-        ("stability", Stability(SIGMA), 2),
-        ("consistency, m=2", Consistency(SIGMA), 2),
-        ("macer, k=16", Macer(SIGMA, weight=6.0), 16),
-        ("smoothmix, m=2, T=4", SmoothMix(SIGMA, mix_step=1, warm_up=1), 2 * (4 + 2)),
-        ("smoothadv, m=8, T=10", SmoothAdv(SIGMA, copies=8, warm_up=1), 8 * (10 + 1)),
-        # The target's pass is forward alone.
-        ("cat-rs, m=4, T=4", CatRS(SIGMA, target=target, weight=1.0), 4 * (4 + 2 + 1 / 3)),
-        # The images are random, so discarding would leave none; at most T steps, fewer where the net errs.
-        (
-            "easy-samples, m=4, T<=6",
-            EasySamples(SIGMA, discard_epoch=0, steps=6, discard=False, reweight=False),
-            4 * (6 + 1),
-        ),
-        ("data-dependent gaussian", DataDependent(Gaussian(SIGMA)), 1 + 1),
+    """Each method as its paper sets it at sigma 0.5, past its warm-up, and its passes for each image."""
+    aside = {"discard": False, "reweight": False}  # the images are random: discarding would leave none
+    rows: list[tuple[str, str, dict[str, Any], float]] = [
+        ("gaussian", "gaussian", {}, 1),
+        ("gaussian, 4 copies", "gaussian", {"copies": 4}, 4),
+        ("stability", "stability", {}, 2),
+        ("consistency, m=2", "consistency", {}, 2),
+        ("macer, k=16", "macer", {"weight": 6.0}, 16),
+        ("smoothmix, m=2, T=4", "smoothmix", {"mix_step": 1, "warm_up": 1}, 2 * (4 + 2)),
+        ("smoothadv, m=8, T=10", "smoothadv", {"copies": 8, "warm_up": 1}, 8 * (10 + 1)),
+        ("cat-rs, m=4, T=4", "cat-rs", {"target": target, "weight": 1.0}, 4 * (4 + 2 + 1 / 3)),  # target: forward alone
+        ("easy-samples, m=4, T<=6", "easy-samples", {"discard_epoch": 0, "steps": 6, **aside}, 4 * (6 + 1)),
     ]
+    made = [(title, make_method(name, SIGMA, hyper), passes) for title, name, hyper, passes in rows]
+    return [*made, ("data-dependent gaussian", with_moving_noise(make_method("gaussian", SIGMA)), 1 + 1)]
 
 
 def network(device: str, seed: int = 0) -> models.Classifier:
@@ -82,18 +72,18 @@ def main() -> None:
     """Measure all of them and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--batch", type=int, default=None, help="noisy images a step")
-    parser.add_argument("--images", type=int, default=None, help="images an epoch")
-    told = parser.parse_args()
-    gpu = told.device != "cpu"
-    batch = told.batch or (2048 if gpu else 64)
+    parser.add_argument("--batch", type=int, default=None, help="noisy images in a step")
+    parser.add_argument("--images", type=int, default=None, help="images in an epoch")
+    asked = parser.parse_args()
+    gpu = asked.device != "cpu"
+    batch = asked.batch or (2048 if gpu else 64)
     how: dict[str, Any] = {"precision": "bf16", "channels_last": True} if gpu else {}
-    settings = Settings(epochs=3, batch=batch, lr=0.01, device=told.device, **how)
+    settings = Settings(epochs=3, batch=batch, lr=0.01, device=asked.device, **how)
     model = network("cuda" if gpu else "cpu", seed=1)
-    count = told.images or (16_384 if gpu else 512)
+    count = asked.images or (16_384 if gpu else 512)
     pixels = torch.rand(count, *model.description.input_shape)
-    examples = Examples(pixels.to(told.device), torch.randint(10, (count,)).to(told.device))
-    print(f"{model.description.architecture}, batch {batch}, {told.device}, {settings.precision}")
+    examples = Examples(pixels.to(asked.device), torch.randint(10, (count,)).to(asked.device))
+    print(f"{model.description.architecture}, batch {batch}, {asked.device}, {settings.precision}")
     print("| method | images/s | of gaussian | passes an image | reached |")
     print("|---|---:|---:|---:|---:|")
     first = 0.0

@@ -1,4 +1,4 @@
-"""Which of two models is better? Asked everywhere, not on average. Some seconds on a CPU.
+"""Which of two models is better, at every p_A rather than on average? Some seconds on a CPU.
 
 python examples/compare_two_runs.py
 
@@ -17,9 +17,7 @@ def trained(noise: float) -> torch.nn.Module:
     torch.manual_seed(0)
     train = sx.data.load("digits", "train")
     images, labels = torch.tensor(train.pixels(range(len(train)))), torch.tensor(train.labels)
-    model = torch.nn.Sequential(
-        torch.nn.Flatten(), torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10)
-    )
+    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10))
     optimiser = torch.optim.Adam(model.parameters(), lr=0.003)
     for _ in range(150):
         optimiser.zero_grad()
@@ -39,9 +37,9 @@ def main() -> None:
     print(sx.report.compare(runs).round(3).to_string(index=False), "\n")
     for pair in sx.report.dominance(runs):
         print(pair, "\n")
-    for run in runs:  # what would a tenth of the draws have certified? From the stored votes, without the model
+    for run in runs:  # what would a tenth of the samples have certified? From the stored votes, without the model
         fewer = sx.report.recertify(run, n=N // 10, alpha=ALPHA)
-        print(f"{run.path.stem}, {N // 10} draws:", fewer.accuracy([0.0, 0.25, 0.5]).round(3).to_dict())
+        print(f"{run.path.stem}, {N // 10} samples:", fewer.accuracy([0.0, 0.25, 0.5]).round(3).to_dict())
         print(" ", sx.report.average_radius(run))
     ax = sx.report.draw_ecdf(runs, sx.report.axes(columns=1))
     print("Wrote", *sx.report.save(ax, "work/p_A"))

@@ -1,11 +1,11 @@
-"""Why the average certified radius is a poor metric: the paper's toy study, run. Some seconds on a CPU.
+"""Why the average certified radius is a poor metric: the paper's toy example, run. Some seconds on a CPU.
 
 python examples/poor_metric.py
 
-A balanced two-class problem, noise 1, alpha 0.001. One classifier always says the same class: p_A is 1 on half of
+A balanced two-class problem, noise 1, alpha 0.001. One classifier always answers the same class: p_A is 1 on half of
 the inputs and 0 on the others. The other has p_A = 0.9 everywhere. By their average radius (ACR) the first is
-better with 50 draws, the second with 100, the first again with 400. (With 200 already where every count is taken to
-be 0.9 n, as the paper does; counts scatter, and on average that helps the second a little.) By the distribution of
+better with 50 samples, the second with 100, the first again with 400. (With 200 already if every count is 0.9 n,
+as in the paper; counts vary, which on average favours the second a little.) By the distribution of
 p_A neither is better.
 Source: Sun et al. (2025), "Average certified radius is a poor metric for randomized smoothing", Sec. 4.1 and 4.2.
 """
@@ -19,10 +19,10 @@ from scipy.stats import binom, norm
 
 import sigmax as sx
 from sigmax.planning import radius_of
-from sigmax.report.plot import COLOURS, new_figure, plain, quiet_legend
+from sigmax.report.plots.style import COLOURS, new_figure, plain, quiet_legend
 
 SIGMA, ALPHA, EVEN = 1.0, 0.001, 0.9
-DRAWS, INPUTS = (50, 100, 200, 400), 400
+SAMPLES, INPUTS = (50, 100, 200, 400), 400
 SPREAD = 4.0  # pixels lie in [0, 1], so the line is drawn at a quarter of its scale
 OUT = Path("work/poor-metric")
 
@@ -52,7 +52,7 @@ class Sides(torch.nn.Module):
 
 
 def certified(n: int) -> dict[str, sx.Run]:
-    """Both classifiers, really certified with n draws."""
+    """Both classifiers, certified with n samples."""
     return {
         name: sx.certify_run(
             sx.Smoothed(model, sigma=SIGMA / SPREAD, classes=2), data(), OUT / f"{name}-{n}.jsonl", n=n, alpha=ALPHA
@@ -61,10 +61,10 @@ def certified(n: int) -> dict[str, sx.Run]:
     }
 
 
-def averages(draws: list[int]) -> pd.DataFrame:
-    """ACR of both for each number of draws: the paper's figure (the count 0.9 n) and the exact expectation."""
+def averages(samples: list[int]) -> pd.DataFrame:
+    """ACR of both for each number of samples: the paper's figure (the count 0.9 n) and the exact expectation."""
     rows = []
-    for n in draws:
+    for n in samples:
         k = np.arange(n + 1)
         radii = radius_of(k, sigma=SIGMA, n=n, alpha=ALPHA)
         expected = float(binom.pmf(k, n, EVEN) @ radii)
@@ -73,14 +73,14 @@ def averages(draws: list[int]) -> pd.DataFrame:
 
 
 def order_figure() -> list[Path]:
-    """Which one ACR prefers, against the number of draws: the lead changes hands, and again."""
+    """Which one ACR prefers, against the number of samples: the order changes twice."""
     frame = averages(list(range(20, 401, 10)))
     ax = sx.report.axes(columns=1)
     for name, colour, dash in (("sides (expected)", COLOURS[0], "-"), ("sides (paper)", COLOURS[1], ":")):
         lead = frame[name] - frame["constant"]
         ax.plot(frame["n"], lead, color=colour, linestyle=dash, linewidth=1.5, label=name)
     ax.axhline(0, color="black", linestyle="--", linewidth=1)
-    ax.set_xlabel("draws $n$")
+    ax.set_xlabel("samples $n$")
     ax.set_ylabel("ACR of sides less that of constant")
     plain(ax)
     quiet_legend(ax, r"$\sigma = 1$, $\alpha = 0.001$")
@@ -88,11 +88,9 @@ def order_figure() -> list[Path]:
 
 
 def sensitivity_figure() -> list[Path]:
-    """What a little p_A is worth: radius and slope, with 100,000 draws (the paper's figure 2)."""
+    """What a little p_A is worth: radius and slope, with 100,000 samples (the paper's figure 2)."""
     n = 100_000
-    k = np.unique(
-        np.concatenate([np.arange(0, n, 200), n - np.unique(np.geomspace(1, n / 10, 100).astype(int)), [n]])
-    )
+    k = np.unique(np.concatenate([np.arange(0, n, 200), n - np.unique(np.geomspace(1, n / 10, 100).astype(int)), [n]]))
     figure = new_figure(6.9, 2.6)
     left, right = figure.subplots(1, 2)
     left.plot(k / n, radius_of(k, sigma=SIGMA, n=n, alpha=ALPHA), color=COLOURS[0])
@@ -107,19 +105,19 @@ def sensitivity_figure() -> list[Path]:
 
 
 def main() -> None:
-    """The flips, certified and computed; what p_A says instead; what a little more of it is worth."""
-    frame = averages(list(DRAWS)).set_index("n")
-    runs = {n: certified(n) for n in DRAWS}
+    """The changes of order, certified and computed; what p_A says instead; what a little more of it is worth."""
+    frame = averages(list(SAMPLES)).set_index("n")
+    runs = {n: certified(n) for n in SAMPLES}
     for name in ("constant", "sides"):
         # Radii scale with the noise: times SPREAD they are those of noise 1.
-        frame[f"{name} (certified)"] = [SPREAD * sx.report.acr(runs[n][name]) for n in DRAWS]
+        frame[f"{name} (certified)"] = [SPREAD * sx.report.acr(runs[n][name]) for n in SAMPLES]
     print(frame.round(3).to_string(), "\n")
-    print(*sx.report.dominance(runs[DRAWS[-1]].values()), "\n")
+    print(*sx.report.dominance(runs[SAMPLES[-1]].values()), "\n")
     gain = radius_of([99_000, 99_900, 76_000], sigma=SIGMA, n=100_000, alpha=ALPHA)
     low, high = sx.report.sensitivity([0.6, 0.9999])
     print(f"p_A from 0.99 to 0.999 adds {gain[1] - gain[0]:.2f} to a radius, from 0 to 0.76 {gain[2]:.2f};")
     print(f"dr/dp_A is {low:.1f} at 0.6 and {high:,.0f} at 0.9999")
-    distributions = sx.report.draw_ecdf(runs[DRAWS[-1]].values(), sx.report.axes())
+    distributions = sx.report.draw_ecdf(runs[SAMPLES[-1]].values(), sx.report.axes())
     print("Wrote", *order_figure(), *sensitivity_figure(), *sx.report.save(distributions, OUT / "distributions"))
 
 

@@ -1,8 +1,8 @@
-"""Read a log that somebody published, and find out more than it was written to tell. Some seconds on a CPU.
+"""Read a published log and compute more from it than it prints. Some seconds on a CPU.
 
 python examples/read_published_log.py LOG --sigma 1.0 --n 100000 --alpha 0.001
 
-Without LOG a small one is made first: sixty digits certified, exported in the field's format.
+Without LOG a small one is written first: sixty digits certified, exported in their format.
 """
 
 import argparse
@@ -12,12 +12,12 @@ import torch
 
 import sigmax as sx
 from sigmax.records.export import export_tsv
-from sigmax.records.field import read_log
 from sigmax.records.journal import write_all
+from sigmax.records.logs.read import read_log
 
 
 def small_log(path: Path) -> Path:
-    """A log as the field's tools write it: radii of the nearest class mean, smoothed; no counts."""
+    """A log as published ones are: radii of the nearest class mean, smoothed; no counts."""
     train, test = sx.data.load("digits", "train"), sx.data.load("digits", "test")
     images, labels = torch.tensor(train.pixels(range(len(train)))).flatten(1), torch.tensor(train.labels)
     means = torch.stack([images[labels == c].mean(0) for c in range(10)])
@@ -36,10 +36,10 @@ def main() -> None:
     parser.add_argument("--n", type=int, default=1_000)
     parser.add_argument("--alpha", type=float, default=0.001)
     parser.add_argument("--inputs", type=int, help="rows of a complete log")
-    told = parser.parse_args()
-    log = told.log or small_log(Path("work/small.tsv"))
+    given = parser.parse_args()
+    log = given.log or small_log(Path("work/small.tsv"))
 
-    plan, records, found = read_log(log, sigma=told.sigma, n=told.n, alpha=told.alpha, inputs=told.inputs)
+    plan, records, found = read_log(log, sigma=given.sigma, n=given.n, alpha=given.alpha, inputs=given.inputs)
     out = Path("work") / f"{log.name}.jsonl"
     out.unlink(missing_ok=True)
     write_all(out, plan, records)
@@ -54,7 +54,7 @@ def main() -> None:
     print("classes:", sx.report.class_spread(run, 0.0).round(3).to_dict("records")[0], "\n")
     print("p_A:", sx.report.ecdf(run, [0.5, 0.75, 0.9, 0.99]).round(4).to_dict("list")["share"])
     fewer = sx.report.recertify(run, n=100, alpha=0.01)
-    print("with 100 draws at alpha 0.01:", fewer.accuracy(radii).round(4).to_dict())
+    print("with 100 samples at alpha 0.01:", fewer.accuracy(radii).round(4).to_dict())
     print("Wrote", *sx.report.save(sx.report.draw_ecdf(run, sx.report.axes()), f"work/{log.name}-p_A"))
 
 

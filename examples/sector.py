@@ -2,9 +2,9 @@
 
     python examples/sector.py --out sector      # two figures and a table; 20 seconds of one core
 
-The study of Sukenik et al. (2022), Appendix A: one class fills a narrow cone, densest at its tip, the other
+The experiment of Sukenik et al. (2022), Appendix A: one class fills a narrow cone, densest at its tip, the other
 surrounds it. Little noise is needed at the tip, where the classes meet, and much far out, where a constant sigma
-certifies no more than its draws allow. sigma(x) grows with the distance to the nearest training points, at a
+certifies no more than its samples allow. sigma(x) grows with the distance to the nearest training points, at a
 proved rate, and every radius is a certificate at level alpha. Dimensions, noise levels and rates are the paper's;
 where the paper is silent (the scale of the data, k, the offset) the choice is ours: the offset makes the mean of
 sigma(x) over the training set that of the constant noise, so neither side has more noise to spend. The base
@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 from torch import nn
 
 from sigmax.bounds import lower, upper
-from sigmax.certify.fields import NearestNeighbourSigma
 from sigmax.radius import gaussian, semi_elastic
-from sigmax.report.plot import COLOURS, new_figure, plain
+from sigmax.report.plots.style import COLOURS, new_figure, plain
+from sigmax.schemes.fields import NearestNeighbourSigma
 
 Floats = NDArray[np.float64]
 
@@ -34,7 +34,7 @@ CONSTANT, ELASTIC = COLOURS[3], COLOURS[2]
 
 
 class Setting(NamedTuple):
-    """One dimension of the study; noise in the units of the data."""
+    """One dimension of the experiment; noise in the units of the data."""
 
     dim: int
     sigma: float  # constant noise
@@ -100,26 +100,26 @@ class Result(NamedTuple):
 Radius = Callable[[float, float], float]
 
 
-def certified(model: nn.Module, points: Floats, sigmas: Floats, radius: Radius, *, draws: int, seed: int) -> Result:
+def certified(model: nn.Module, points: Floats, sigmas: Floats, radius: Radius, *, samples: int, seed: int) -> Result:
     """The two stages of Cohen et al. (2019) at each point, with its own sigma."""
     random = torch.Generator().manual_seed(seed)
     labels, radii = [], []
     for x, sigma in zip(torch.from_numpy(points).float(), sigmas.tolist(), strict=True):
         top = int(_votes(model, x, sigma, SELECT, random).argmax())
-        bound = lower(int(_votes(model, x, sigma, draws, random)[top]), draws, ALPHA)
+        bound = lower(int(_votes(model, x, sigma, samples, random)[top]), samples, ALPHA)
         labels.append(top if bound > 0.5 else -1)
         radii.append(radius(sigma, bound))
     return Result(np.array(labels), np.array(radii))
 
 
 @torch.inference_mode()
-def _votes(model: nn.Module, x: torch.Tensor, sigma: float, draws: int, random: torch.Generator) -> torch.Tensor:
-    noisy = x + sigma * torch.randn(draws, len(x), generator=random)
+def _votes(model: nn.Module, x: torch.Tensor, sigma: float, samples: int, random: torch.Generator) -> torch.Tensor:
+    noisy = x + sigma * torch.randn(samples, len(x), generator=random)
     votes: torch.Tensor = model(noisy).argmax(dim=1)
     return votes.bincount(minlength=2)
 
 
-class Study(NamedTuple):
+class Experiment(NamedTuple):
     """All of one dimension."""
 
     setting: Setting
@@ -131,20 +131,20 @@ class Study(NamedTuple):
     elastic: Result
 
 
-def studied(setting: Setting, *, draws: int, seed: int) -> Study:
+def measured(setting: Setting, *, samples: int, seed: int) -> Experiment:
     """Train once, certify the same test points under both kinds of noise."""
     rng = np.random.default_rng([seed, setting.dim])
     train, test = sector(setting.dim, TRAIN, rng), sector(setting.dim, TEST, rng)
     model = trained(*train, seed)
     field = fitted(train[0], setting)
     even = np.full(len(test[0]), setting.sigma)
-    constant = certified(model, test[0], even, gaussian, draws=draws, seed=seed)
+    constant = certified(model, test[0], even, gaussian, samples=samples, seed=seed)
 
     def radius(sigma: float, bound: float) -> float:
         return semi_elastic(sigma, bound, field.rate, setting.dim, jitter=field.jitter)
 
-    elastic = certified(model, test[0], field.sigmas(test[0]), radius, draws=draws, seed=seed)
-    return Study(setting, model, train, test, field, constant, elastic)
+    elastic = certified(model, test[0], field.sigmas(test[0]), radius, samples=samples, seed=seed)
+    return Experiment(setting, model, train, test, field, constant, elastic)
 
 
 def fitted(points: Floats, setting: Setting) -> NearestNeighbourSigma:
@@ -157,20 +157,20 @@ def fitted(points: Floats, setting: Setting) -> NearestNeighbourSigma:
 # Figures
 
 
-def draw_plane(study: Study, path: Path) -> None:
+def draw_plane(experiment: Experiment, path: Path) -> None:
     """Data and sigma(x), both decision boundaries near the tip, certified accuracy: Figure 1 of the paper."""
     figure = new_figure(12.0)
     data, near, curves = (figure.add_subplot(1, 3, place) for place in (1, 2, 3))
-    points, labels = study.test
+    points, labels = experiment.test
     for ax in (data, near):
         for label, colour in enumerate(COLOURS[:2]):
             ax.plot(*points[labels == label].T, ".", color=colour, markersize=4, label=f"class {label}")
         ax.set_aspect("equal")
-    _circles(data, points, study.field.sigmas(points))
+    _circles(data, points, experiment.field.sigmas(points))
     data.set_title(r"data; circles: $\sigma(x)$", fontsize="medium")
     data.legend(fontsize="small")
-    _boundaries(near, study)
-    _accuracy(curves, study)
+    _boundaries(near, experiment)
+    _accuracy(curves, experiment)
     curves.legend(fontsize="small")
     figure.savefig(path, dpi=120, metadata={"Software": None})
 
@@ -180,43 +180,43 @@ def _circles(ax: Any, points: Floats, sigmas: Floats) -> None:
         ax.add_patch(Circle(tuple(point), sigma, fill=False, color="0.7", linewidth=0.5))
 
 
-def _boundaries(ax: Any, study: Study) -> None:
+def _boundaries(ax: Any, experiment: Experiment) -> None:
     """Where the vote is even, under both kinds of noise, from the same standard noise everywhere."""
     xs, ys = np.linspace(-2, 6, 81), np.linspace(-3, 3, 61)
     grid = np.stack(np.meshgrid(xs, ys), axis=-1).reshape(-1, 2)
     noise = np.random.default_rng(0).normal(size=(400, 2))
     for sigmas, colour in (
-        (np.full(len(grid), study.setting.sigma), CONSTANT),
-        (study.field.sigmas(grid), ELASTIC),
+        (np.full(len(grid), experiment.setting.sigma), CONSTANT),
+        (experiment.field.sigmas(grid), ELASTIC),
     ):
         noisy = torch.from_numpy(grid[:, None] + sigmas[:, None, None] * noise).float()
         with torch.inference_mode():
-            share = study.model(noisy).argmax(dim=2).double().mean(dim=1).numpy()
+            share = experiment.model(noisy).argmax(dim=2).double().mean(dim=1).numpy()
         ax.contour(xs, ys, share.reshape(len(ys), len(xs)), levels=[0.5], colors=colour)
     ax.set(xlim=(-2, 6), ylim=(-3, 3))
     ax.set_title("where the vote is even, near the tip", fontsize="medium")
 
 
-def draw_dimensions(studies: list[Study], path: Path) -> None:
+def draw_dimensions(experiments: list[Experiment], path: Path) -> None:
     """Certified accuracy in every dimension: Figure 10 of the paper."""
     figure = new_figure(11.0)
-    columns = min(3, len(studies))
-    for place, study in enumerate(studies, start=1):
-        ax = figure.add_subplot(-(-len(studies) // columns), columns, place)
-        _accuracy(ax, study)
+    columns = min(3, len(experiments))
+    for place, experiment in enumerate(experiments, start=1):
+        ax = figure.add_subplot(-(-len(experiments) // columns), columns, place)
+        _accuracy(ax, experiment)
         if place == 1:
             ax.legend(fontsize="x-small")
     figure.savefig(path, dpi=120, metadata={"Software": None})
 
 
-def _accuracy(ax: Any, study: Study) -> None:
+def _accuracy(ax: Any, experiment: Experiment) -> None:
     """Certified accuracy with its 95% interval over test points."""
-    most = max(study.constant.radius.max(), study.elastic.radius.max())
+    most = max(experiment.constant.radius.max(), experiment.elastic.radius.max())
     radii = np.linspace(0, 1.05 * most, 200)
-    setting, n = study.setting, len(study.test[1])
+    setting, n = experiment.setting, len(experiment.test[1])
     names = (rf"$\sigma$ = {setting.sigma:g}", rf"$\sigma(x)$, rate {setting.rate:g}")
-    for name, result, colour in zip(names, (study.constant, study.elastic), (CONSTANT, ELASTIC), strict=True):
-        right = result.predicted == study.test[1]
+    for name, result, colour in zip(names, (experiment.constant, experiment.elastic), (CONSTANT, ELASTIC), strict=True):
+        right = result.predicted == experiment.test[1]
         k = np.array([int((right & (result.radius >= r)).sum()) for r in radii])
         ax.plot(radii, 100 * k / n, color=colour, label=name)
         ax.fill_between(
@@ -227,46 +227,44 @@ def _accuracy(ax: Any, study: Study) -> None:
     plain(ax)
 
 
-def table(studies: list[Study]) -> str:
+def table(experiments: list[Experiment]) -> str:
     """Accuracy and mean certified radius of both, one row a dimension; the paper's Table 5 has the first."""
     lines = [
         "| dimension | rate | sigma(x) | accuracy % constant | elastic | mean radius constant | elastic |",
         "|---:|---:|---:|---:|---:|---:|---:|",
     ]
-    for study in studies:
-        truth, sigmas = study.test[1], study.field.sigmas(study.test[0])
+    for experiment in experiments:
+        truth, sigmas = experiment.test[1], experiment.field.sigmas(experiment.test[0])
         cells = []
-        for result in (study.constant, study.elastic):
+        for result in (experiment.constant, experiment.elastic):
             right = result.predicted == truth
             cells.append((100 * right.mean(), (right * result.radius).mean()))
         (share, mean), (elastic_share, elastic_mean) = cells
-        about = f"{study.setting.dim} | {study.setting.rate:g} | {sigmas.min():.2f} to {sigmas.max():.2f}"
+        about = f"{experiment.setting.dim} | {experiment.setting.rate:g} | {sigmas.min():.2f} to {sigmas.max():.2f}"
         lines.append(f"| {about} | {share:.1f} | {elastic_share:.1f} | {mean:.3f} | {elastic_mean:.3f} |")
     return "\n".join(lines)
 
 
 def main() -> None:
-    """Run the study and write its figures."""
+    """Run it and write its figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("sector"), help="folder for the figures")
-    parser.add_argument(
-        "--dims", type=int, nargs="+", default=[s.dim for s in SETTINGS], help="dimensions to study"
-    )
-    parser.add_argument("--draws", type=int, default=2_000, help="votes of the estimation stage")
+    parser.add_argument("--dims", type=int, nargs="+", default=[s.dim for s in SETTINGS], help="dimensions to run")
+    parser.add_argument("--samples", type=int, default=2_000, help="votes of the estimation stage")
     parser.add_argument("--seed", type=int, default=0)
-    told = parser.parse_args()
-    chosen = [setting for setting in SETTINGS if setting.dim in told.dims]
+    given = parser.parse_args()
+    chosen = [setting for setting in SETTINGS if setting.dim in given.dims]
     if not chosen:
-        parser.error(f"expected dimensions among {[s.dim for s in SETTINGS]}, got {told.dims}")
+        parser.error(f"expected dimensions among {[s.dim for s in SETTINGS]}, got {given.dims}")
     begun = time.perf_counter()
-    studies = [studied(setting, draws=told.draws, seed=told.seed) for setting in chosen]
-    told.out.mkdir(parents=True, exist_ok=True)
-    draw_dimensions(studies, told.out / "dimensions.png")
-    for study in studies:
-        if study.setting.dim == 2:
-            draw_plane(study, told.out / "plane.png")
-    print(table(studies))
-    print(f"{len(chosen)} dimensions in {time.perf_counter() - begun:.0f} s; figures in {told.out}")
+    experiments = [measured(setting, samples=given.samples, seed=given.seed) for setting in chosen]
+    given.out.mkdir(parents=True, exist_ok=True)
+    draw_dimensions(experiments, given.out / "dimensions.png")
+    for experiment in experiments:
+        if experiment.setting.dim == 2:
+            draw_plane(experiment, given.out / "plane.png")
+    print(table(experiments))
+    print(f"{len(chosen)} dimensions in {time.perf_counter() - begun:.0f} s; figures in {given.out}")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ Result    OUT/table.md and table.json: certified accuracy, parameters, and the m
           80.1, 67.8, 47.2%. Dual: 76.0%, but at radius 1 5.8% where its best expert has 20.0. See docs/denoised.md
 
 1. A UNet learns to remove noise of sigma 0.2 to 1.05, and the public classifier is certified behind it.
-2. The classifier is fine-tuned on denoised images. It is one network for all three sigmas, told none of them:
+2. The classifier is fine-tuned on denoised images. It is one network for all three sigmas, given none of them:
    denoised images are much alike whatever the noise was, one is trained in a third of the time of three, and the
    experts of step 3 then vote in the same batches.
 3. A router chooses the sigma. It sees images denoised by the same UNet, and learns from labels of images that the
@@ -24,9 +24,11 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -35,16 +37,16 @@ from torch import nn
 
 import sigmax as sx
 from sigmax import data, models, report
-from sigmax.certify.scheme import Scheme
-from sigmax.cli.progress import complain, progress, say
+from sigmax.cli.progress import Advance, complain, progress, say
+from sigmax.config.changes import with_changes
 from sigmax.data import Dataset
 from sigmax.errors import RequestError, RunError
 from sigmax.files import written_whole
+from sigmax.jobs.label import make_labels
+from sigmax.jobs.label.parts import set_aside
 from sigmax.records.rounding import share_down
-from sigmax.train import Mixed, Settings, make_labels, train_classifier, train_denoiser, train_router
-from sigmax.train.changes import with_changes
-from sigmax.train.label_parts import set_aside
-from sigmax.train.stopwatch import Stopwatch
+from sigmax.schemes.scheme import Scheme
+from sigmax.train import Mixed, Settings, train_classifier, train_denoiser, train_router
 
 RADII = tuple(0.25 * i for i in range(11))
 
@@ -80,9 +82,9 @@ class Recipe:
     router: Mapping[str, Any]  # its architecture, options and normalisation
     routing: Settings
     loss: Mapping[str, Any]  # of the router
-    labels: Mapping[str, Any]  # they prove nothing: at this alpha 256 draws reach 2.2 sigma, at 0.001 only 1.9
-    n0: int = 100  # draws that pick the class
-    n: int = 10_000  # draws that prove the radius, at most
+    labels: Mapping[str, Any]  # they prove nothing: at this alpha 256 samples reach 2.2 sigma, at 0.001 only 1.9
+    n0: int = 100  # samples that pick the class
+    n: int = 10_000  # samples that prove the radius, at most
     alpha: float = 1e-3
     skip: int = 10  # of the test images every so many
     maximum: int | None = 1_000  # images certified
@@ -121,6 +123,42 @@ SMALL = replace(
 )
 
 
+class Stopwatch:
+    """The seconds of every step by name, kept in a file; those of attempts that were cut short count in.
+
+    A step that is done, and whose file is there, is not timed again: to find that out takes time too.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._steps: dict[str, dict[str, Any]] = json.loads(path.read_text()) if path.exists() else {}
+
+    @property
+    def seconds(self) -> Mapping[str, float]:
+        """What each step took, in the order they began in."""
+        return {name: step["seconds"] for name, step in self._steps.items()}
+
+    def minutes(self, *names: str) -> float:
+        """What these steps took together."""
+        return sum(self.seconds[name] for name in names) / 60
+
+    @contextmanager
+    def step(self, name: str, made: Path) -> Iterator[Advance]:
+        """Time what is done within, which leaves the file or folder `made`."""
+        before = self._steps.get(name, {"seconds": 0.0, "done": False})
+        idle = before["done"] and made.exists()
+        done, begun = False, perf_counter()
+        with progress(name) as watch:
+            try:
+                yield watch
+                done = True
+            finally:
+                if not idle:
+                    self._steps[name] = {"seconds": before["seconds"] + perf_counter() - begun, "done": done}
+                    with written_whole(self.path) as draft:
+                        draft.write_text(json.dumps(self._steps, indent=1) + "\n")
+
+
 @dataclass(frozen=True)
 class Job:
     """The steps, each asking for those before it, and where they leave their files."""
@@ -137,7 +175,7 @@ class Job:
     @cached_property
     def steps(self) -> Stopwatch:
         """What is timed."""
-        return Stopwatch(self.out / "seconds.json", progress)
+        return Stopwatch(self.out / "seconds.json")
 
     @cached_property
     def divided(self) -> tuple[Dataset, Dataset, Dataset, Dataset]:
@@ -200,7 +238,7 @@ class Job:
         return _classifier(out)
 
     @cached_property
-    def labels(self) -> sx.train.Labels:
+    def labels(self) -> sx.jobs.label.Labels:
         """How far the fine-tuned classifier certifies images that are new to it, at each sigma."""
         experts, (_, _, labelled, _), out = self.smoothed(self.tuned), self.divided, self.out / "labels"
         with self.steps.step("labels", out) as watch:
@@ -262,7 +300,7 @@ class Job:
             "training_minutes": self.steps.minutes(*made_by),
             "certifying_minutes": self.steps.minutes(step),
             "minutes_a_thousand": self.steps.minutes(step) * 1_000 / len(run.records),
-            "draws_an_input": float(np.mean([record.certificate.draws for record in run.records])),
+            "samples_an_input": float(np.mean([record.certificate.samples for record in run.records])),
             "inputs": len(run.records),
         }
 
@@ -359,8 +397,8 @@ def write(job: Job, rows: Sequence[Mapping[str, Any]], words: Sequence[str]) -> 
         + f"\n`python recipes/cifar10_denoised.py {' '.join(words)}`\n"
     )
     versions = {"machine": machine, "torch": torch.__version__, "sigmax": sx.__version__}
-    told = {**versions, "radii": RADII, "rows": rows, "seconds": seconds, "published": published}
-    as_json = json.dumps({**told, "recipe": asdict(job.recipe)}, indent=1) + "\n"
+    given = {**versions, "radii": RADII, "rows": rows, "seconds": seconds, "published": published}
+    as_json = json.dumps({**given, "recipe": asdict(job.recipe)}, indent=1) + "\n"
     for ending, content in (("md", text), ("json", as_json)):
         with written_whole(job.out / f"table{job.mark}.{ending}") as draft:
             draft.write_text(content)
@@ -373,25 +411,23 @@ def read(words: Sequence[str], parser: argparse.ArgumentParser) -> Job:
     parser.add_argument("--weights", type=Path, help="the public ResNet-56: a .th file, or its folder")
     parser.add_argument("--out", type=Path, help="default: work/cifar10-denoised")
     parser.add_argument("--device", default="cpu")
-    parser.add_argument(
-        "--compile", help="of networks that vote, as of `sigmax certify`; default on a GPU: default"
-    )
+    parser.add_argument("--compile", help="of networks that vote, as of `sigmax certify`; default on a GPU: default")
     parser.add_argument("--sampling", choices=("adaptive", "fixed"), default="adaptive")
     parser.add_argument("--held-out", action="store_true", help="certify the images held out, to choose on")
     parser.add_argument("--small", action="store_true", help="toy sizes; without --weights a toy classifier too")
     parser.add_argument("--set", dest="changes", action="append", default=[], metavar="KEY=VALUE")
-    told = parser.parse_args(words)
-    if not told.small and not (told.data and told.weights):
+    given = parser.parse_args(words)
+    if not given.small and not (given.data and given.weights):
         raise RequestError("expected --data cifar10:PATH and --weights FILE; --small alone needs neither")
     return Job(
-        recipe=with_changes(SMALL if told.small else FULL, told.changes),
-        source=told.data or "digits",
-        weights=told.weights,
-        out=told.out or Path("work", "cifar10-denoised-small" if told.small else "cifar10-denoised"),
-        device=told.device,
-        compile=told.compile or ("default" if told.device.startswith("cuda") else "off"),
-        sampling=told.sampling,
-        on_held_out=told.held_out,
+        recipe=with_changes(SMALL if given.small else FULL, given.changes),
+        source=given.data or "digits",
+        weights=given.weights,
+        out=given.out or Path("work", "cifar10-denoised-small" if given.small else "cifar10-denoised"),
+        device=given.device,
+        compile=given.compile or ("default" if given.device.startswith("cuda") else "off"),
+        sampling=given.sampling,
+        on_held_out=given.held_out,
     )
 
 

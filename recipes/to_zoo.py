@@ -1,9 +1,10 @@
-"""Put a system that a recipe made into the zoo, with a card that tells what it is and what was measured.
+"""Put a system that a recipe built into the zoo, with a card that states what it is and what was measured.
 
-    python recipes/to_zoo.py work/digits-dual --name digits-dual --recipe recipes/digits_dual.toml --data digits
+    python recipes/to_zoo.py work/digits-cascade --name digits-cascade --data digits \\
+        --recipe recipes/digits_cascade.toml
 
-Takes the system of the rule consensus and the runs of the pipeline's folder. Every number on the card comes from
-these files; nothing is written unless the system is kept as bf16 and every run proves its radii.
+Takes the cascade and the runs of the pipeline's folder. Every number on the card comes from
+these files; nothing is written unless the system is stored as bf16 and every run proves its radii.
 """
 
 import argparse
@@ -15,9 +16,10 @@ import torch
 from safetensors.torch import load_file
 
 import sigmax as sx
-from sigmax import report, system
+from sigmax import models, report, systems
 from sigmax.errors import RequestError
 from sigmax.records.rounding import share_down
+from sigmax.systems.networks import parts_of
 
 ZOO = Path(__file__).parents[1] / "src" / "sigmax" / "zoo"
 CARD = """---
@@ -36,8 +38,8 @@ A system of sigmax: a classifier whose answers come with an l2 radius within whi
 
 or `sigmax certify zoo:{name} --data {data} --out run.jsonl`.
 
-* Made by `sigmax pipeline run {recipe}`; that file holds every number of the training.
-* Weights are kept as bf16: {megabytes:.2f} MB. They are the weights that were certified.
+* Built by `sigmax pipeline run {recipe}`; that file holds every number of the training.
+* Weights are stored as bfloat16: {megabytes:.2f} MB. They are the weights that were certified.
 * Fingerprint: `{fingerprint}`
 
 ## Certified accuracy
@@ -46,7 +48,7 @@ In %, {inputs} {split} images of {source}, n0 = {n0}, n = {n} ({sampling}), alph
 
 {table}
 
-A certificate speaks of the l2 distance alone, and says nothing of other changes of an image; on images unlike those
+A certificate is about the l2 distance alone, and says nothing of other changes of an image. On images unlike those
 it was trained on the system may abstain, or certify a class that is wrong.
 """
 
@@ -59,29 +61,27 @@ def main() -> None:
     parser.add_argument("--recipe", required=True)
     parser.add_argument("--data", required=True, help="as a user would write it")
     parser.add_argument("--radii", default="0,0.25,0.5,0.75,1")
-    told = parser.parse_args()
-    built = told.folder / "systems" / "dual-consensus"
+    given = parser.parse_args()
+    built = given.folder / "systems" / "cascade"
     scheme = sx.load(built)
-    runs = [
-        sx.read(path) for path in sorted((told.folder / "runs").glob("*.jsonl"), key=lambda p: p.stat().st_mtime)
-    ]
-    final = _checked(runs, system.fingerprint(scheme))
-    out, weights = ZOO / told.name, sorted(built.glob("*.safetensors"))
+    runs = [sx.read(path) for path in sorted((given.folder / "runs").glob("*.jsonl"), key=lambda p: p.stat().st_mtime)]
+    final = _checked(runs, systems.fingerprint(scheme))
+    out, weights = ZOO / given.name, sorted(built.glob("*.safetensors"))
     if not all(tensor.dtype is torch.bfloat16 for file in weights for tensor in _kernels(file)):
-        raise RequestError(f"{built} is not kept as bf16; set store = 'bf16' in the recipe, and run it anew")
+        raise RequestError(f"{built} is not stored as bf16; set store = 'bf16' in the recipe, and run it again")
     kept = [built / "system.toml", *weights]
     out.mkdir(parents=True, exist_ok=True)
     for file in kept:
         shutil.copyfile(file, out / file.name)
-    described = next(iter(scheme.voters.values())).model.description
+    described = next(filter(None, map(models.describe, parts_of(scheme).values())))
     card = CARD.format(
-        name=told.name,
+        name=given.name,
         scheme=scheme,
         shape=" x ".join(map(str, described.input_shape)),
-        data=told.data,
-        recipe=told.recipe,
+        data=given.data,
+        recipe=given.recipe,
         megabytes=sum(file.stat().st_size for file in kept) / 1e6,
-        fingerprint=system.fingerprint(scheme),
+        fingerprint=systems.fingerprint(scheme),
         inputs=len(final.records),
         split=final.plan.data["split"],
         source=final.plan.data["name"],
@@ -90,14 +90,14 @@ def main() -> None:
         sampling=_sampling(final),
         alpha=final.plan.alpha,
         fewer=_fewer(runs, final),
-        table=_table(runs, [float(r) for r in told.radii.split(",")]),
+        table=_table(runs, [float(r) for r in given.radii.split(",")]),
     )
     (out / "README.md").write_text(card)
     print(f"Wrote {out}")
 
 
 def _checked(runs: Sequence[sx.Run], fingerprint: str) -> sx.Run:
-    """The run of the system itself, once all of them are seen to be whole."""
+    """The run of the system itself, once all of them are checked to be whole."""
     for run in runs:
         if not (run.finished and sx.verify(run.path).holds):
             raise RequestError(f"{run.path} is unfinished, or does not prove its radii; finish the recipe first")
@@ -108,10 +108,10 @@ def _checked(runs: Sequence[sx.Run], fingerprint: str) -> sx.Run:
 
 
 def _sampling(run: sx.Run) -> str:
-    """How draws were made; where their number is not told by n, how many an image took."""
-    draws = sum(record.certificate.draws for record in run.records) / len(run.records)
+    """The kind of sampling; for adaptive sampling, how many samples an image took."""
+    samples = sum(record.certificate.samples for record in run.records) / len(run.records)
     kind = str(run.plan.sampling["kind"])
-    return kind if kind == "fixed" else f"{kind}: {draws:,.0f} draws an image on average"
+    return kind if kind == "fixed" else f"{kind}: {samples:,.0f} samples an image on average"
 
 
 def _fewer(runs: Sequence[sx.Run], final: sx.Run) -> str:

@@ -9,7 +9,7 @@ from scipy.stats import binom, norm
 
 from sigmax import RequestError
 from sigmax.bounds import lower
-from sigmax.planning import MOST_DRAWS, chance_to_certify, draws_needed, least_votes, radius_of
+from sigmax.planning import MOST_SAMPLES, chance_to_certify, least_votes, radius_of, samples_needed
 from sigmax.radius import gaussian
 
 
@@ -41,10 +41,10 @@ def test_least_votes_are_what_looking_at_every_count_gives(n, alpha, sigma, radi
         (1.0, 0.5, 1.0, 1e-3, 0.95),
     ],
 )
-def test_no_fewer_draws_would_do(radius, sigma, p, alpha, chance) -> None:
-    found = draws_needed(radius, sigma=sigma, p=p, alpha=alpha, chance=chance)
-    assert found.draws is not None
-    chances = [chance_to_certify(radius, sigma=sigma, n=n, alpha=alpha, p=p) for n in range(1, found.draws + 1)]
+def test_no_fewer_samples_would_do(radius, sigma, p, alpha, chance) -> None:
+    found = samples_needed(radius, sigma=sigma, p=p, alpha=alpha, chance=chance)
+    assert found.samples is not None
+    chances = [chance_to_certify(radius, sigma=sigma, n=n, alpha=alpha, p=p) for n in range(1, found.samples + 1)]
     assert chances[-1] >= chance
     assert max(chances[:-1]) < chance
 
@@ -56,33 +56,33 @@ def test_the_chance_is_that_of_the_counts_that_certify() -> None:
     assert chance_to_certify(0.6, sigma=0.5, n=n, alpha=1e-3, p=p) == pytest.approx(expected, rel=1e-9)
 
 
-def test_many_draws_near_the_limit_are_enough_and_hardly_too_many() -> None:
-    found = draws_needed(0.5, sigma=0.25, p=0.978)
-    assert found.draws == 873_036
+def test_many_samples_near_the_limit_are_enough_and_hardly_too_many() -> None:
+    found = samples_needed(0.5, sigma=0.25, p=0.978)
+    assert found.samples == 873_036
     for n, enough in ((873_036, True), (860_000, False)):
         assert (chance_to_certify(0.5, sigma=0.25, n=n, alpha=1e-3, p=0.978) >= 0.95) == enough
 
 
 def test_what_is_out_of_reach() -> None:
-    found = draws_needed(0.5, sigma=0.25, p=0.97)
-    assert found.draws is None
+    found = samples_needed(0.5, sigma=0.25, p=0.97)
+    assert found.samples is None
     assert not found.in_reach
     assert found.limit == pytest.approx(0.25 * norm.ppf(0.97))
-    assert found.least_share == pytest.approx(norm.cdf(2.0))
+    assert found.least_p == pytest.approx(norm.cdf(2.0))
     assert found.least_sigma == pytest.approx(0.5 / norm.ppf(0.97))
-    assert draws_needed(0.5, sigma=0.25, p=0.4).least_sigma is None
+    assert samples_needed(0.5, sigma=0.25, p=0.4).least_sigma is None
 
 
-def test_more_than_a_billion_draws_are_not_named() -> None:
-    found = draws_needed(0.5, sigma=0.25, p=float(norm.cdf(2.0)) + 1e-7)
+def test_more_than_a_billion_samples_are_not_named() -> None:
+    found = samples_needed(0.5, sigma=0.25, p=float(norm.cdf(2.0)) + 1e-7)
     assert found.in_reach
-    assert found.draws is None
-    assert draws_needed(3.0, sigma=0.25, p=1.0).unanimous is None  # 12 sigma
-    assert MOST_DRAWS == 10**9
+    assert found.samples is None
+    assert samples_needed(3.0, sigma=0.25, p=1.0).unanimous is None  # 12 sigma
+    assert MOST_SAMPLES == 10**9
 
 
 def test_unanimous_votes_are_the_fewest_that_could() -> None:
-    found = draws_needed(0.5, sigma=0.25, p=0.99)
+    found = samples_needed(0.5, sigma=0.25, p=0.99)
     n = found.unanimous
     assert n == 301
     assert radius_of(n, sigma=0.25, n=n, alpha=1e-3) >= 0.5 > radius_of(n - 1, sigma=0.25, n=n - 1, alpha=1e-3)
@@ -93,16 +93,16 @@ def test_unanimous_votes_are_the_fewest_that_could() -> None:
     [
         ({"sigma": 0.0}, "sigma must be a positive number"),
         ({"alpha": 1.0}, "alpha must lie strictly between"),
-        ({"p": 1.5}, "p must be a share from 0 to 1"),
+        ({"p": 1.5}, "p must be a probability from 0 to 1"),
         ({"chance": 1.0}, "chance must lie strictly between"),
         ({"radius": -1.0}, "radius must be a number of at least 0"),
         ({"radius": float("nan")}, "radius must be a number of at least 0"),
     ],
 )
 def test_wrong_requests(change, message) -> None:
-    told = {"radius": 0.5, "sigma": 0.25, "p": 0.99, **change}
+    asked = {"radius": 0.5, "sigma": 0.25, "p": 0.99, **change}
     with pytest.raises(RequestError, match=message):
-        draws_needed(told.pop("radius"), **told)
+        samples_needed(asked.pop("radius"), **asked)
 
 
 def test_planning_needs_no_torch() -> None:

@@ -2,21 +2,21 @@
 
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
 import sigmax as sx
+from sigmax.pipeline import Pipeline, PipelineConfig
 from sigmax.records.rounding import share_down
 from sigmax.records.verify import verify
-from sigmax.system.folder import fingerprint
-from sigmax.train import Pipeline, PipelineConfig
+from sigmax.systems.folder import fingerprint
 from tests.cli.conftest import sigmax  # noqa: F401 (a fixture)
-from tests.data.test_cifar10 import TRAIN, records, write_binary
-from tests.train.test_balance import SURE
-from tests.train.test_pipeline import Bars
+from tests.data.table import write_cifar10_binary
+from tests.pipeline.helpers import Bars
 
 RECIPES = Path(__file__).parents[1] / "recipes"
-# Small networks, few images and draws, one thread and no compiler: the phases and their order stay the recipe's.
+# Small networks, few images and samples, one thread and no compiler: the phases and their order stay the recipe's.
 SMALL = """
 device=cpu
 experts.options={width = 4, most = 8}
@@ -26,7 +26,7 @@ certify.n0=10
 certify.dtype=fp32
 certify.compile=off
 certify.max=2
-balance.draws=10
+calibrate.samples=10
 """.strip().splitlines()
 
 
@@ -34,52 +34,50 @@ balance.draws=10
 def cifar10(tmp_path_factory):
     """Files as they are published, with few images of noise in them."""
     folder = tmp_path_factory.mktemp("cifar10")
-    for number, name in enumerate([*TRAIN, "test_batch"]):
-        write_binary(folder, name, *records(20, number))
+    random = np.random.default_rng(0)
+    for split, count in (("train", 100), ("test", 20)):
+        images = random.integers(0, 256, (count, 3, 32, 32), dtype=np.uint8)
+        write_cifar10_binary(folder, split, images, np.arange(count) % 10)
     return folder
 
 
 def test_the_recipe_passes_a_dry_run_without_its_gpu(cifar10, tmp_path, sigmax):  # noqa: F811
     words = ("--dry-run", "--set", f"data.source=cifar10:{cifar10}", "--set", f"out={tmp_path / 'out'}")
-    done = sigmax("pipeline", "run", RECIPES / "cifar10_dual.toml", *words)
+    done = sigmax("pipeline", "run", RECIPES / "cifar10_cascade.toml", *words)
     assert done.returncode == 0, done.stderr
-    assert "0 of 13 phases are done" in done.stdout
+    assert "0 of 9 phases are done" in done.stdout
     assert not (tmp_path / "out").exists()
-    digits = sigmax(
-        "pipeline", "run", RECIPES / "digits_dual.toml", "--dry-run", "--set", f"out={tmp_path / 'out'}"
-    )
-    assert digits.returncode == 0, digits.stderr
-    wrong = sigmax("pipeline", "run", RECIPES / "cifar10_dual.toml", *words, "--set", "router.sigma=-1")
+    for name in ("digits_dual.toml", "digits_cascade.toml"):
+        digits = sigmax("pipeline", "run", RECIPES / name, "--dry-run", "--set", f"out={tmp_path / 'out'}")
+        assert digits.returncode == 0, digits.stderr
+    wrong = sigmax("pipeline", "run", RECIPES / "cifar10_cascade.toml", *words, "--set", "cascade.thresholds=0.3")
     assert wrong.returncode == 2
-    assert "[router]: sigma must be a positive number" in wrong.stderr
+    assert "threshold" in wrong.stderr
 
 
 @pytest.fixture(scope="module")
-def small_dual(cifar10, tmp_path_factory):
-    """What the recipe of the dual system leaves, made small, and its runs."""
-    out = tmp_path_factory.mktemp("dual") / "out"
+def small_cascade(cifar10, tmp_path_factory):
+    """What the recipe of the cascade leaves, scaled down, and its runs."""
+    out = tmp_path_factory.mktemp("cascade") / "out"
     changes = [f"data.source=cifar10:{cifar10}", f"out={out}", *SMALL]
-    return out, Pipeline(PipelineConfig.read(RECIPES / "cifar10_dual.toml", changes)).run(Bars())
+    return out, Pipeline(PipelineConfig.read(RECIPES / "cifar10_cascade.toml", changes)).run(Bars())
 
 
-def test_the_recipe_made_small_runs_to_its_end(small_dual):
-    out, runs = small_dual
-    assert len(runs) == 7
+def test_the_recipe_scaled_down_runs_to_its_end(small_cascade):
+    out, runs = small_cascade
+    assert len(runs) == 4
     assert all(verify(run.path).holds for run in runs)
-    assert repr(sx.load(out / "systems" / "dual-consensus")) == (
-        "Dual(consensus, router sigma 0.86 names or passes to "
-        "(consensus, router sigma 0.52 names or passes to 0.33), 10 classes)"
-    )
+    assert repr(sx.load(out / "systems" / "cascade")) == "Cascade(sigma 0.86 / 0.52, last 0.33, 10 classes)"
 
 
-def test_the_comparison_made_small_runs_on_the_networks_of_the_dual_system(
+def test_the_comparison_scaled_down_runs_on_the_networks_of_the_cascade(
     cifar10,
-    small_dual,
+    small_cascade,
     tmp_path,
     sigmax,  # noqa: F811
 ):
     text = (RECIPES / "cifar10_compare.toml").read_text()
-    text = text.replace("../work/cifar10-dual", str(small_dual[0])).replace("sigma0 =", "steps = 2\nsigma0 =")
+    text = text.replace("../work/cifar10-cascade", str(small_cascade[0])).replace("sigma0 =", "steps = 2\nsigma0 =")
     config = tmp_path / "compare.toml"
     config.write_text(text.replace("../work/", ""))
     small = ("device=cpu", "certify.dtype=fp32", "certify.compile=off", "certify.n=100", "certify.n0=10")
@@ -89,47 +87,48 @@ def test_the_comparison_made_small_runs_on_the_networks_of_the_dual_system(
     runs = {path.stem: sx.read(path) for path in (tmp_path / "cifar10-compare").glob("*.jsonl")}
     assert set(runs) == {
         *(f"constant-{sigma}" for sigma in ("0.33", "0.52", "0.86")),
-        *(f"dual-{rule}" for rule in ("min", "consensus")),
+        "cascade",
         "multiscale",
         *(f"{scheme}-{sigma}" for scheme in ("semi-elastic", "memorized") for sigma in ("0.33", "0.52")),
     }
     assert all(len(run.records) == 2 and run.finished and verify(run.path).holds for run in runs.values())
-    asked = runs["dual-min"].plan.sampling["targets"]
+    asked = runs["cascade"].plan.sampling["targets"]
     assert asked == [r / 4 for r in range(11)]
     assert runs["semi-elastic-0.52"].plan.rule["field"]["points"] == 100
-    alone = sx.load(small_dual[0] / "experts" / "sigma-0.52")
-    assert runs["constant-0.52"].plan.system == fingerprint(alone), "the very weights that the dual system has"
+    alone = sx.load(small_cascade[0] / "experts" / "sigma-0.52")
+    assert runs["constant-0.52"].plan.system == fingerprint(alone), "the very weights that the cascade has"
 
 
 def test_the_final_system_keeps_to_its_room():
-    """25 MB for experts and routers, as they are kept."""
+    """25 MB for all networks, as they are stored."""
     from sigmax import models
 
-    config = PipelineConfig.read(RECIPES / "cifar10_dual.toml")
-    assert all(config.router_of(node).sure_of is not None for node in config.tree.routers())  # an expert's again
+    config = PipelineConfig.read(RECIPES / "cifar10_cascade.toml")
     room = 0
-    for _ in range(config.count):
+    for _ in range(config.experts.count):
         model = models.build(config.experts.model, classes=10, input_shape=(3, 32, 32), **config.experts.options)
         room += sum((2 if t.ndim >= 2 else t.element_size()) * t.numel() for t in model.state_dict().values())
     assert config.store == "bf16"
     assert room < 24.5e6
 
 
-def test_every_ablation_fits_the_recipe():
-    from benchmarks.cifar10_ablations import STUDIES, taught
+@pytest.mark.parametrize("name", ["cifar10_cascade.toml", "digits_dual.toml"])
+def test_every_ablation_fits_the_recipe(name):
+    from benchmarks.cifar10_ablations import ABLATIONS, as_cascade, as_dual
 
-    recipe = PipelineConfig.read(RECIPES / "cifar10_dual.toml")
-    for study, variants in STUDIES.items():
+    recipe = PipelineConfig.read(RECIPES / name)
+    for ablation, variants in ABLATIONS.items():
         for variant in variants:
-            changes = [*taught(variant, recipe), *variant.changes]
-            config = PipelineConfig.read(RECIPES / "cifar10_dual.toml", changes)
-            assert (config.router.sure_of is None) == variant.taught
-            if variant.taught and study != "shared":
-                assert config.router.start == config.count - 1
+            system = as_cascade(recipe) if variant.system == "cascade" else as_dual(variant, recipe)
+            config = PipelineConfig.read(RECIPES / name, [*system, *variant.changes])
+            assert (config.cascade is not None) == (variant.system == "cascade")
+            if recipe.router is None and config.router is not None and ablation != "shared":
+                assert config.router.start == config.experts.count - 1
 
 
+@pytest.mark.slow
 def test_ablations_of_a_small_recipe(tmp_path, capsys):
-    """Every study that the recipe allows, on the digits, over one set of experts where that is all it takes."""
+    """Every ablation that the recipe allows, on the digits, over one set of experts where that is all it takes."""
     from benchmarks import cifar10_ablations
 
     small = """
@@ -146,17 +145,17 @@ certify.n0=10
 certify.skip=120
 """.strip().splitlines()
     changes = [word for change in [*small, f"out={tmp_path / 'out'}"] for word in ("--set", change)]
-    studies = ("comparison", "bound", "lambda", "folds", "rounds", "finetune", "sets")
-    cifar10_ablations.main([str(RECIPES / "digits_dual.toml"), *changes, "--radii", "0,0.1", "--study", *studies,
-        "--vary", "router.consistency=1; router.copies=1", "--vary", "router.entropy=0.1",
+    ablations = ("comparison", "bound", "lambda", "folds", "rounds", "finetune", "sets")
+    cifar10_ablations.main([str(RECIPES / "digits_dual.toml"), *changes, "--radii", "0,0.1", "--ablation", *ablations,
+        "--vary", "router.loss.consistency=1; router.loss.copies=1", "--vary", "router.loss.entropy=0.1",
         "--keep", str(tmp_path / "rows.csv.gz")])  # fmt: skip
     said = capsys.readouterr().out
     rows = [line for line in said.splitlines() if line.startswith("| ")]
     trained = 2 * (5 + 2 + 3 + 2 + 3 + 6)
-    assert len(rows) == len(studies) + 1 + (7 + 1) + (2 * 4 + 4) + (trained + trained - 2 * 6)  # of 6, with gains
+    assert len(rows) == len(ablations) + 1 + (7 + 1) + (2 * 4 + 4) + (trained + trained - 2 * 6)  # of 6, with gains
     assert all(line.count("|") == 4 for line in rows)
     assert "| dual-consensus / envelope |" in said
-    assert "| router.consistency=1; router.copies=1, consensus |" in said
+    assert "| router.loss.consistency=1; router.loss.copies=1, consensus |" in said
     kept = pd.read_csv(tmp_path / "rows.csv.gz", index_col="image")
     shown = [[cell.strip() for cell in row.strip("| ").split(" | ")] for row in rows]
     counted = [row for row in shown if row[0] not in ("gain", shown[0][0]) and "envelope" not in row[0]]
@@ -182,8 +181,8 @@ certify.skip=120
         (["--keep", "text.csv.gz"], "text.csv.gz is damaged, or no table of --keep"),
         (["--keep", "other.csv.gz"], "other.csv.gz is damaged, or no table of --keep"),
         (["--keep", "text.csv.gz/rows.csv.gz"], "cannot write text.csv.gz/rows.csv.gz"),
-        (["--vary", "nokey"], "a change is given as KEY=VALUE"),
-        (["--vary", "router.bogus=1"], "[router] has no bogus"),
+        (["--vary", "nokey"], "a change is KEY=VALUE"),
+        (["--vary", "router.bogus=1"], "bogus"),
     ],
 )
 def test_a_wrong_ablation_is_refused_before_any_work(tmp_path, monkeypatch, words, message):
@@ -202,22 +201,43 @@ def test_radii_of_other_images_are_not_kept_in_one_table(tmp_path):
     from benchmarks.cifar10_ablations import keep
 
     results = RECIPES.parent / "results" / "cifar10"
-    keep(tmp_path / "rows.csv.gz", "min", sx.read(results / "dual-min.jsonl.gz"))
+    keep(tmp_path / "rows.csv.gz", "constant", sx.read(results / "constant-0.33.jsonl.gz"))
     with pytest.raises(sx.RequestError, match="is of other images than"):
-        keep(tmp_path / "rows.csv.gz", "seed 1", sx.read(results / "dual-consensus.jsonl.gz"))
-    assert list(pd.read_csv(tmp_path / "rows.csv.gz", index_col="image")) == ["min"]
+        keep(tmp_path / "rows.csv.gz", "seed 1", sx.read(results / "cascade.jsonl.gz"))
+    assert list(pd.read_csv(tmp_path / "rows.csv.gz", index_col="image")) == ["constant"]
 
 
-def test_taught_routers_are_set_beside_those_of_sureness(tmp_path, capsys):
+SMALL_CASCADE = """
+out = "work"
+[data]
+source = "digits"
+held_out = 0.1
+[experts]
+sigmas = [0.1, 0.3]
+options = {width = 4}
+training = {epochs = 1, batch = 64}
+[cascade]
+[calibrate]
+samples = 16
+radii = [0.0, 0.1]
+[certify]
+n = 100
+n0 = 10
+skip = 120
+"""
+
+
+@pytest.mark.slow
+def test_trained_routers_beside_a_cascade(tmp_path, capsys):
     """The recipe has no labels: the first variant that needs them makes them, and lends them to the others."""
     from benchmarks import cifar10_ablations
 
-    (tmp_path / "pipe.toml").write_text(SURE)
-    changes = ["labels.dtype=fp32", "labels.compile=off", "labels.fraction=0.1", "certify.skip=120"]
+    (tmp_path / "pipe.toml").write_text(SMALL_CASCADE)
+    changes = ["certify.skip=120"]
     words = [word for change in changes for word in ("--set", change)]
-    cifar10_ablations.main([str(tmp_path / "pipe.toml"), *words, "--radii", "0,0.1", "--study", "router"])
+    cifar10_ablations.main([str(tmp_path / "pipe.toml"), *words, "--radii", "0,0.1", "--ablation", "router"])
     rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
-    assert len(rows) == 1 + 4 * 2 + 3 * 2
+    assert len(rows) == 1 + 1 + 2 * 2 + 2  # the head, the cascade, two routers by two rules, the second with its gains
     made = sorted((tmp_path / "work" / "ablations" / "router").glob("*/labels-1"))
     assert len(made) == 2
     assert len({(folder / "expert-0.jsonl").read_bytes() for folder in made}) == 1

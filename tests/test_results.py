@@ -10,11 +10,14 @@ import numpy as np
 import pytest
 
 import sigmax as sx
-from sigmax import report, system
+from sigmax import report, systems
 from sigmax.records.rounding import down, share_down
 from sigmax.records.verify import verify
+from sigmax.train.calibrate import read_thresholds
 
 REPO = Path(__file__).parents[1]
+CASCADE = REPO / "docs" / "cascade.md"
+RECIPE = REPO / "recipes" / "cifar10_cascade.toml"
 RUNS = sorted(REPO.glob("results/*/*.jsonl.gz"))
 SOME = 100  # inputs of each: all of them take minutes, by `sigmax verify results/*/*.jsonl.gz`
 
@@ -31,43 +34,36 @@ def test_the_first_inputs_of_every_run_prove_their_radii(run, tmp_path):
 
 def test_the_tables_of_cifar10_are_what_the_runs_say():
     lines = runpy.run_path(str(REPO / "docs" / "pictures" / "cifar10.py"))["tables"]()
-    written = (REPO / "README.md").read_text() + (REPO / "docs" / "dual.md").read_text()
+    written = (REPO / "README.md").read_text() + CASCADE.read_text()
     rows = [line for line in lines if line.startswith("|") and "---" not in line and "images that" not in line]
     assert len(rows) > 8
     for row in rows:
         assert row.split("\n")[0] in written or row.startswith("| lead")
-    told = (REPO / "recipes" / "cifar10_dual.toml").read_text()
-    assert " ".join(lines[1].strip("| ").split(" | ")[1:]) in told
+    assert " ".join(lines[1].strip("| ").split(" | ")[1:]) in RECIPE.read_text()
 
 
 def test_the_spread_over_seeds_is_what_the_runs_say():
     head, *rows = runpy.run_path(str(REPO / "docs" / "pictures" / "cifar10.py"))["seeds"]()
-    written = (REPO / "docs" / "dual.md").read_text()
+    written, recipe = CASCADE.read_text(), RECIPE.read_text()
     assert all(row in written for row in (head, *rows))
-    told = (REPO / "recipes" / "cifar10_dual.toml").read_text()
     mean, deviation = (row.strip("| ").split(" | ")[1:] for row in rows[-2:])
-    assert " ".join(mean) in told
-    assert " ".join(deviation) in told
-    least, most = min(map(float, deviation)), max(map(float, deviation))
+    assert " ".join(mean) in recipe
+    assert " ".join(deviation) in recipe
     shares = np.array([[float(cell) for cell in row.strip("| ").split(" | ")[1:]] for row in rows[:3]])
-    apart = (shares.max(axis=0) - shares.min(axis=0)).max()
-    said = " ".join((REPO / "README.md").read_text().split())
-    assert f"standard deviations of {least} to {most};" in said
-    assert f"within {apart:.2f} points of each other at every radius" in said
     published = runpy.run_path(str(REPO / "docs" / "pictures" / "cifar10.py"))["PUBLISHED"]
     assert (shares > published["Dual RS, fine-tuned (published)"]).all()
 
 
 def test_sums_and_shares_in_the_text_are_what_the_runs_say():
     last = runpy.run_path(str(REPO / "docs" / "pictures" / "cifar10.py"))["tables"]()[-1]
-    ratio, draws = re.fullmatch(r"mean of the ratios ([\d.]+); ([\d,]+) draws an image", last).groups()
-    dual = (REPO / "docs" / "dual.md").read_text()
-    assert f"the mean of the ratios is {ratio}" in dual
-    assert f"{draws} draws an\nimage" in (REPO / "README.md").read_text()
-    answers = report.answers_by_sigma(REPO / "results" / "cifar10" / "dual-consensus.jsonl.gz")
+    ratio, samples = re.fullmatch(r"mean of the ratios ([\d.]+); ([\d,]+) samples an image", last).groups()
+    said = " ".join(CASCADE.read_text().split())
+    assert f"the mean of the ratios is {ratio}" in said
+    assert f"{samples} samples an image" in " ".join((REPO / "README.md").read_text().split())
+    answers = report.answers_by_sigma(REPO / "results" / "cifar10" / "cascade.jsonl.gz")
     for _, row in answers.iterrows():
-        assert f"{row['inputs']:,.0f}" in dual
-        assert re.search(rf"{row['right']:,.0f} (right|are certified)[^;.]*{down(row['mean_radius'], 2)}", dual)
+        assert f"{row['inputs']:,.0f}" in said
+        assert re.search(rf"{row['right']:,.0f} (right|are certified)[^;.]*{down(row['mean_radius'], 2)}", said)
 
 
 def test_the_table_of_all_schemes_is_what_the_runs_say():
@@ -75,14 +71,23 @@ def test_the_table_of_all_schemes_is_what_the_runs_say():
     runs = {path.name.removesuffix(".jsonl.gz"): sx.read(path) for path in folder.glob("*.jsonl.gz")}
     frame = report.scheme_table(runs, [0.25 * step for step in range(11)])
     written = (REPO / "docs" / "other_schemes.md").read_text()
-    assert len(frame) == 10
+    assert len(frame) == len(runs) >= 8
     for _, row in frame.iterrows():
         radii = [share_down(row[name]) for name in frame.columns if name[:1].isdigit()]
-        cells = ["0" if share == "0.0" else share for share in radii] + [f"{row['draws']:,}"]
-        assert f"| {row['sound by']} | {' | '.join(cells)} |" in written
+        cells = ["0" if share == "0.0" else share for share in radii] + [f"{row['samples']:,}"]
+        assert f"| {' | '.join(cells)} |" in written
 
 
-def test_the_system_of_the_zoo_is_the_one_that_was_certified():
-    run = sx.read(REPO / "results" / "cifar10" / "dual-consensus.jsonl.gz")
-    assert run.plan.system == system.fingerprint(sx.load("zoo:cifar10-dual"))
+def test_the_systems_of_the_zoo_and_their_thresholds_are_those_that_were_certified():
+    cascade = sx.load("zoo:cifar10-cascade")
+    run = sx.read(REPO / "results" / "cifar10" / "cascade.jsonl.gz")
+    assert run.plan.system == systems.fingerprint(cascade)
     assert len(run.records) == 10_000
+    chosen = read_thresholds(REPO / "results" / "cifar10" / "thresholds.json").confidence
+    assert tuple(cascade.voters[f"level-{j}/base"].model.confidence for j in range(2)) == chosen
+    for level in (*cascade.levels, cascade.last):
+        network = level.voters["base"].model
+        network = getattr(network, "model", network)
+        constant = sx.read(REPO / "results" / "cifar10" / f"constant-{level.sigma:g}.jsonl.gz")
+        alone = sx.Smoothed(network, sigma=level.sigma, classes=10)
+        assert constant.plan.system == systems.fingerprint(alone), "the constant rows are of the same networks"

@@ -1,4 +1,4 @@
-"""The documentation site is built as `make docs` does, every link and every name in it being found."""
+"""`make docs` builds the site: every link leads somewhere, every public name is documented."""
 
 import os
 import re
@@ -11,7 +11,9 @@ import pytest
 import sigmax as sx
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("bounds", "radius", "report", "data", "models", "train")
+PACKAGES = ("bounds", "radius", "report", "data", "models", "train", "noise", "systems", "pipeline")
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

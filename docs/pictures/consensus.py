@@ -21,7 +21,7 @@ def halfplane(a: float, b: float, c: float):
 
 
 def certified() -> dict[str, sx.Certificate]:
-    """The input at the origin, by both rules: 100,000 draws, alpha 0.001."""
+    """The input at the origin, by both rules: 100,000 samples, alpha 0.001."""
     router = sx.Smoothed(halfplane(*ROUTE), sigma=1.0, classes=2)
     experts = [
         sx.Smoothed(halfplane(*FIRST), sigma=0.5, classes=2),

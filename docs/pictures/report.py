@@ -15,7 +15,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 import sigmax as sx
 
 NAMES = ("dual-consensus", "dual-min", "sigma-0.1", "sigma-0.2", "sigma-0.4")
-INPUT = 6  # certified through two experts that agree, though the router is not sure between them
+INPUT = 6  # certified through two experts that agree, where the router is undecided between them
 HERE = Path(__file__).parent
 
 

@@ -6,66 +6,77 @@ Names load on first use, so that `import sigmax.bounds` needs neither torch nor 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from sigmax.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from sigmax import bounds as bounds
     from sigmax import data as data
+    from sigmax import jobs as jobs
     from sigmax import models as models
+    from sigmax import noise as noise
+    from sigmax import pipeline as pipeline
     from sigmax import planning as planning
     from sigmax import radius as radius
     from sigmax import report as report
+    from sigmax import systems as systems
     from sigmax import train as train
-    from sigmax.certify.dual import Dual as Dual
-    from sigmax.certify.fields import NearestNeighbourSigma as NearestNeighbourSigma
-    from sigmax.certify.fields import VouchedField as VouchedField
-    from sigmax.certify.lipschitz import Lipschitz as Lipschitz
-    from sigmax.certify.memorized import Memorized as Memorized
-    from sigmax.certify.multiscale import Multiscale as Multiscale
-    from sigmax.certify.sampling import Sampling as Sampling
-    from sigmax.certify.semi_elastic import SemiElastic as SemiElastic
-    from sigmax.certify.smoothed import Smoothed as Smoothed
     from sigmax.errors import RequestError as RequestError
     from sigmax.errors import RunError as RunError
+    from sigmax.jobs.certify import certify_run as certify_run
+    from sigmax.jobs.certify import recall_run as recall_run
     from sigmax.models.denoised import Denoised as Denoised
-    from sigmax.records.certificate import Certificate as Certificate
-    from sigmax.records.certificate import Outcome as Outcome
-    from sigmax.records.certificate import Prediction as Prediction
-    from sigmax.records.certificate import Stage as Stage
+    from sigmax.progress import silent as silent
+    from sigmax.records.merge import merge as merge
     from sigmax.records.run import Run as Run
     from sigmax.records.run import read as read
     from sigmax.records.verify import verify as verify
-    from sigmax.system.folder import load as load
-    from sigmax.system.job import certify_run as certify_run
-    from sigmax.system.job import recall_run as recall_run
+    from sigmax.rules.certificate import Certificate as Certificate
+    from sigmax.rules.certificate import Outcome as Outcome
+    from sigmax.rules.certificate import Prediction as Prediction
+    from sigmax.rules.certificate import Stage as Stage
+    from sigmax.rules.sampling import Sampling as Sampling
+    from sigmax.schemes.cascade import Cascade as Cascade
+    from sigmax.schemes.cascade import Multiscale as Multiscale
+    from sigmax.schemes.dual import Dual as Dual
+    from sigmax.schemes.fields import NearestNeighbourSigma as NearestNeighbourSigma
+    from sigmax.schemes.fields import VouchedField as VouchedField
+    from sigmax.schemes.lipschitz import Lipschitz as Lipschitz
+    from sigmax.schemes.memorized import Memorized as Memorized
+    from sigmax.schemes.semi_elastic import SemiElastic as SemiElastic
+    from sigmax.schemes.smoothed import Smoothed as Smoothed
+    from sigmax.systems.folder import load as load
 
 _HOMES = {
-    "Certificate": "sigmax.records.certificate",
+    "Cascade": "sigmax.schemes.cascade",
+    "Certificate": "sigmax.rules.certificate",
     "Denoised": "sigmax.models.denoised",
-    "Dual": "sigmax.certify.dual",
-    "Lipschitz": "sigmax.certify.lipschitz",
-    "Memorized": "sigmax.certify.memorized",
-    "Multiscale": "sigmax.certify.multiscale",
-    "NearestNeighbourSigma": "sigmax.certify.fields",
-    "Outcome": "sigmax.records.certificate",
-    "Prediction": "sigmax.records.certificate",
+    "Dual": "sigmax.schemes.dual",
+    "Lipschitz": "sigmax.schemes.lipschitz",
+    "Memorized": "sigmax.schemes.memorized",
+    "Multiscale": "sigmax.schemes.cascade",
+    "NearestNeighbourSigma": "sigmax.schemes.fields",
+    "Outcome": "sigmax.rules.certificate",
+    "Prediction": "sigmax.rules.certificate",
     "RequestError": "sigmax.errors",
     "Run": "sigmax.records.run",
     "RunError": "sigmax.errors",
-    "Sampling": "sigmax.certify.sampling",
-    "SemiElastic": "sigmax.certify.semi_elastic",
-    "Smoothed": "sigmax.certify.smoothed",
-    "Stage": "sigmax.records.certificate",
-    "VouchedField": "sigmax.certify.fields",
-    "certify_run": "sigmax.system.job",
-    "load": "sigmax.system.folder",
+    "Sampling": "sigmax.rules.sampling",
+    "SemiElastic": "sigmax.schemes.semi_elastic",
+    "Smoothed": "sigmax.schemes.smoothed",
+    "Stage": "sigmax.rules.certificate",
+    "VouchedField": "sigmax.schemes.fields",
+    "certify_run": "sigmax.jobs.certify",
+    "load": "sigmax.systems.folder",
+    "merge": "sigmax.records.merge",
     "read": "sigmax.records.run",
-    "recall_run": "sigmax.system.job",
+    "recall_run": "sigmax.jobs.certify",
+    "silent": "sigmax.progress",
     "verify": "sigmax.records.verify",
 }
-_MODULES = ("bounds", "data", "models", "planning", "radius", "report", "train")
+_MODULES = ("bounds", "data", "jobs", "models", "noise", "pipeline", "planning", "radius", "report", "systems", "train")
 
 __all__ = [
+    "Cascade",
     "Certificate",
     "Denoised",
     "Dual",
@@ -86,13 +97,19 @@ __all__ = [
     "bounds",
     "certify_run",
     "data",
+    "jobs",
     "load",
+    "merge",
     "models",
+    "noise",
+    "pipeline",
     "planning",
     "radius",
     "read",
     "recall_run",
     "report",
+    "silent",
+    "systems",
     "train",
     "verify",
 ]

@@ -1,10 +1,12 @@
-"""Files that appear whole or not at all."""
+"""Files that appear whole or not at all, and locks against a second writer."""
 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile
+
+from filelock import BaseFileLock, FileLock, Timeout, UnixFileLock
 
 from sigmax.errors import RequestError
 
@@ -24,6 +26,29 @@ def replacing(path: Path) -> Iterator[Path]:
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def lock(path: Path, *, held: str) -> BaseFileLock:
+    """The lock of a file, held until `unlock`: a hidden file beside it, on every system that filelock knows.
+
+    `held` is the refusal where another process holds it.
+    """
+    place = path.resolve()
+    found = FileLock(place.with_name(f".{place.name}.lock"), thread_local=False)
+    try:
+        found.acquire(blocking=False)
+    except Timeout as error:
+        raise RequestError(held) from error
+    except OSError as error:
+        raise RequestError(f"cannot lock {path} ({error.strerror}); choose a folder you may write to") from error
+    return found
+
+
+def unlock(lock: BaseFileLock) -> None:
+    """Release a lock and remove its file."""
+    if isinstance(lock, UnixFileLock):  # others remove their file themselves
+        Path(lock.lock_file).unlink(missing_ok=True)  # while it is held, so that nobody else's goes
+    lock.release()
 
 
 def check_writable(path: Path) -> None:

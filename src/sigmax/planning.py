@@ -1,7 +1,7 @@
-"""How many draws a radius takes, before any is drawn; and the reverse. Needs no torch.
+"""How many samples a radius takes, before any is sampled; and the reverse. Needs no torch.
 
-# r radius wanted; sigma noise; n draws, k of them for the class; p its true share
-# q = Phi(r / sigma) the share that gives r exactly
+# r radius wanted; sigma noise; n samples, k of them for the class; p = p_A, the class's true probability under noise
+# q = Phi(r / sigma) the p_A that gives r exactly
 # "k certifies": the one-sided Clopper-Pearson bound of k out of n at alpha gives at least r
 """
 
@@ -10,16 +10,17 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import bdtr, ndtr, ndtri
+from scipy.special import bdtr
 from scipy.stats import binom
 
 from sigmax import bounds, radius
 from sigmax.errors import RequestError
+from sigmax.radius.known_share import least_share, limit, most_missing
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
 
-MOST_DRAWS = 10**9  # beyond it bounds are not computed, nor votes cast
+MOST_SAMPLES = 10**9  # beyond it bounds are not computed, nor votes cast
 _WINDOW = 2048  # losses looked at one by one
 
 
@@ -38,13 +39,13 @@ def least_votes(radii: ArrayLike, *, sigma: float, n: int, alpha: float) -> Any:
     if not np.all(np.isfinite(wanted) & (wanted >= 0)):
         raise RequestError(f"expected radii of at least 0, got {radii!r}")
     wanted = np.maximum(wanted, np.nextafter(0.0, 1.0))
-    votes = _corrected(_guess(wanted / sigma, n, alpha), wanted, sigma, n, alpha)
+    votes = _corrected(_guess(least_share(sigma, wanted), n, alpha), wanted, sigma, n, alpha)
     return votes if np.ndim(radii) else int(votes[0])
 
 
-def _guess(steps: Floats, n: int, alpha: float) -> Whole:
+def _guess(shares: Floats, n: int, alpha: float) -> Whole:
     """k certifies if k or more votes of n have probability at most alpha at the share that gives r exactly."""
-    guess = binom.isf(alpha, n, ndtr(steps)) + 1
+    guess = binom.isf(alpha, n, shares) + 1
     votes: Whole = np.clip(np.nan_to_num(guess, nan=n + 1), 1, n + 1).astype(np.int64)
     return votes
 
@@ -64,85 +65,86 @@ def _corrected(votes: Whole, wanted: Floats, sigma: float, n: int, alpha: float)
 
 
 @dataclass(frozen=True)
-class DrawsNeeded:
-    """What it takes to certify one radius on an input whose class has the true share p."""
+class SamplesNeeded:
+    """What it takes to certify one radius on an input with p_A = p."""
 
     radius: float
     sigma: float
     p: float
     alpha: float
     chance: float
-    draws: int | None  # fewest that certify with at least `chance`; None: out of reach, or over a billion
+    samples: int | None  # fewest that certify with at least `chance`; None: out of reach, or over a billion
     unanimous: int | None  # fewest that could certify it if all agreed
 
     @property
-    def least_share(self) -> float:
-        """The share whose radius is r exactly: with p at or below it no number of draws will do."""
-        return float(ndtr(self.radius / self.sigma))
+    def least_p(self) -> float:
+        """The p_A whose radius is r exactly: with p at or below it no number of samples is enough."""
+        return float(least_share(self.sigma, self.radius))
 
     @property
-    def missing_share(self) -> float:
-        """What that share lacks of 1, exact where the share itself would be rounded to 1."""
-        return float(ndtr(-self.radius / self.sigma))
+    def missing_p(self) -> float:
+        """1 - least_p, exact where least_p itself would be rounded to 1."""
+        return float(most_missing(self.sigma, self.radius))
 
     @property
     def limit(self) -> float:
-        """The radius that more and more draws come near to, and never reach: sigma * Phi^-1(p), at least 0."""
-        return max(0.0, self.sigma * float(ndtri(self.p)))
+        """The radius that the certified one approaches and never reaches: sigma * Phi^-1(p), at least 0."""
+        return float(limit(self.sigma, self.p))
 
     @property
     def in_reach(self) -> bool:
-        """Whether some number of draws certifies it."""
+        """Whether some number of samples certifies it."""
         return self.limit > self.radius
 
     @property
     def least_sigma(self) -> float | None:
-        """The noise beyond which r comes in reach if p stays what it is, though more noise lowers p as a rule."""
-        steps = float(ndtri(self.p))
-        return self.radius / steps if steps > 0 else None
+        """The noise beyond which r comes in reach if p stays the same; more noise usually lowers p."""
+        at_one = float(limit(1.0, self.p))
+        return self.radius / at_one if at_one > 0 else None
 
 
-def draws_needed(
+def samples_needed(
     radius: float, *, sigma: float, p: float, alpha: float = 1e-3, chance: float = 0.95
-) -> DrawsNeeded:
-    """The fewest draws that certify `radius` with probability `chance`, if the class has the true share `p`.
+) -> SamplesNeeded:
+    """The fewest samples that certify `radius` with probability `chance` where p_A is `p`.
 
-    Needs: the one-sided bound at alpha, and selection draws that pick the class. A dual system gives its experts a
-    part of alpha each: ask with that part. Exact binomial probabilities. Votes are whole, so that a few draws more
-    can do a little worse; where some thousand votes may be lost the number is enough, and the fewest but for that.
+    Needs: the one-sided bound at alpha, and selection samples that pick the class. A dual system or cascade gives each
+    part a share of alpha: ask with that share. Probabilities are exact binomial ones. Votes are whole numbers, so a
+    few more samples can do slightly worse; where thousands of votes may be lost the result is sufficient, and minimal
+    up to that effect.
     """
     _check(sigma, alpha)
     _check_wanted(radius, p, chance)
-    q = float(ndtr(radius / sigma))
-    unanimous = _draws_allowing(np.array([0]), q, alpha)[0]
-    told = (float(radius), float(sigma), float(p), float(alpha), float(chance))
-    found = _fewest(told) if p > q else None
-    return DrawsNeeded(*told, found, int(unanimous) if unanimous <= MOST_DRAWS else None)
+    q = float(least_share(sigma, radius))
+    unanimous = _samples_allowing(np.array([0]), q, alpha)[0]
+    asked = (float(radius), float(sigma), float(p), float(alpha), float(chance))
+    found = _fewest(asked) if p > q else None
+    return SamplesNeeded(*asked, found, int(unanimous) if unanimous <= MOST_SAMPLES else None)
 
 
 def chance_to_certify(radii: ArrayLike, *, sigma: float, n: int, alpha: float, p: float) -> Any:
-    """The probability that n draws certify each radius, if the class has the true share `p`."""
+    """The probability that n samples certify each radius where p_A is `p`."""
     votes = np.asarray(least_votes(radii, sigma=sigma, n=n, alpha=alpha))
     chances = np.asarray(binom.sf(votes - 1, n, p))
     return chances if chances.ndim else float(chances)
 
 
-def _fewest(told: tuple[float, float, float, float, float]) -> int | None:
+def _fewest(asked: tuple[float, float, float, float, float]) -> int | None:
     """The number of lost votes allowed grows until the chance is large enough.
 
     With j lost votes allowed the chance is largest at the smallest n that allows them, so only those n matter.
     """
-    r, sigma, p, alpha, chance = told
-    q = float(ndtr(r / sigma))
+    r, sigma, p, alpha, chance = asked
+    q = float(least_share(sigma, r))
 
     def enough(losses: Whole) -> tuple[Whole, NDArray[np.bool_]]:
-        n = _draws_allowing(losses, q, alpha)
-        return n, (n <= MOST_DRAWS) & (bdtr(losses.astype(np.float64), n, 1 - p) >= chance)
+        n = _samples_allowing(losses, q, alpha)
+        return n, (n <= MOST_SAMPLES) & (bdtr(losses.astype(np.float64), n, 1 - p) >= chance)
 
     low, high = 0, _WINDOW
     while not enough(np.array([high]))[1][0]:
         low, high = high, 2 * high
-        if _draws_allowing(np.array([low]), q, alpha)[0] > MOST_DRAWS:
+        if _samples_allowing(np.array([low]), q, alpha)[0] > MOST_SAMPLES:
             return None
     while high - low > _WINDOW:
         middle = (low + high) // 2
@@ -153,9 +155,9 @@ def _fewest(told: tuple[float, float, float, float, float]) -> int | None:
     return _proved(int(n[first]), int(losses[first]), r, sigma, alpha)
 
 
-def _draws_allowing(losses: Whole, q: float, alpha: float) -> Whole:
+def _samples_allowing(losses: Whole, q: float, alpha: float) -> Whole:
     """The smallest n, up to one beyond the most, at which n - j votes certify: P[at most j lost] <= alpha at q."""
-    low, high = losses.astype(np.int64), np.full(len(losses), MOST_DRAWS + 1, dtype=np.int64)
+    low, high = losses.astype(np.int64), np.full(len(losses), MOST_SAMPLES + 1, dtype=np.int64)
     while np.any(high - low > 1):  # it holds at high, or nothing does; at low, where all votes may be lost, never
         middle = (low + high) // 2
         holds = bdtr(losses.astype(np.float64), middle, 1 - q) <= alpha
@@ -165,7 +167,7 @@ def _draws_allowing(losses: Whole, q: float, alpha: float) -> Whole:
 
 def _proved(n: int, lost: int, r: float, sigma: float, alpha: float) -> int:
     """n, or a few more where the radius as it is really computed is a rounding short of r."""
-    while n <= MOST_DRAWS and radius_of(n - lost, sigma=sigma, n=n, alpha=alpha) < max(r, np.nextafter(0.0, 1.0)):
+    while n <= MOST_SAMPLES and radius_of(n - lost, sigma=sigma, n=n, alpha=alpha) < max(r, np.nextafter(0.0, 1.0)):
         n += 1
     return n
 
@@ -184,6 +186,6 @@ def _check_wanted(r: float, p: float, chance: float) -> None:
     if not (np.isfinite(r) and r >= 0):
         raise RequestError(f"the radius must be a number of at least 0; got {r!r}")
     if not 0 <= p <= 1:
-        raise RequestError(f"p must be a share from 0 to 1: of noisy copies in the class; got {p!r}")
+        raise RequestError(f"p must be a probability from 0 to 1 (p_A, of the class under noise); got {p!r}")
     if not 0 < chance < 1:
         raise RequestError(f"chance must lie strictly between 0 and 1 (0.95 is usual); got {chance!r}")

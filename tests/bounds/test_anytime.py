@@ -7,9 +7,10 @@ import pytest
 from flint import arb, ctx
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from scipy.special import betaln
 from scipy.stats import binomtest
 
-from sigmax.bounds import betting_lower, lower
+from sigmax.bounds import anytime, betting_lower, lower
 from sigmax.errors import RequestError
 
 NEAR = Fraction(1, 10**9)  # how near to the exact root a bound must be, relatively
@@ -101,6 +102,31 @@ def test_it_is_just_below_the_exact_root_for_any_prior(votes, alpha, a, b):
     assert_just_below_the_root(*votes, alpha, (a, b))
 
 
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_a_wealth_as_wrong_as_it_may_be_makes_no_wrong_bound(monkeypatch, sign):
+    """Rounding stays far within what is allowed for: here it does not, and the margins are needed."""
+    exact = anytime._without_p
+
+    def wrong(k, n, alpha, prior):
+        known, size = exact(k, n, alpha, prior)
+        (a, b), (hits, samples, level) = prior, (float(k[0]), float(n[0]), float(alpha[0]))
+        after, before = (betaln(hits + a, samples - hits + b), betaln(a, b))
+        terms = 64 - after + abs(before) - np.log(level) + np.log(samples + a + b)
+        return known + sign * 7.5 * 2.0**-52 * terms, size
+
+    monkeypatch.setattr(anytime, "_without_p", wrong)
+    for k, n in ((1, 1), (1, 100), (50, 100), (100, 100), (9_000, 10_000), (10**7 - 5, 10**7)):
+        for prior in ((0.5, 0.5), (1e-3, 200.0), (1e4, 1e4)):
+            assert excess(Fraction(betting_lower(k, n, 0.01, prior)), k, n, 0.01, prior) > 0
+
+
+@pytest.mark.parametrize("prior", [(0.5, 0.5), (0.25, 0.01), (20.0, 3.0)])
+def test_few_votes_of_either_kind_together_many(prior):
+    """Where one part of the wealth's logarithm is computed by a series and the others are not yet."""
+    for k, n in ((16, 31), (16, 32), (10, 33), (31, 33), (1, 40), (31, 62), (32, 64), (70, 75), (3, 75)):
+        assert_just_below_the_root(k, n, 0.05, prior)
+
+
 def test_a_prior_that_makes_the_bound_vanish_gives_zero():
     assert betting_lower(1, 10_000, 1e-12, (1e4, 1e-3)) == 0.0
 
@@ -117,7 +143,7 @@ def test_it_is_never_above_the_bound_for_one_n(votes, alpha):
 
 @patient
 @given(counts(most=10**6), alphas)
-def test_it_rises_with_votes_and_falls_with_draws(votes, alpha):
+def test_it_rises_with_votes_and_falls_with_samples(votes, alpha):
     k, n = votes
     assert betting_lower(k, n + 1, alpha) < betting_lower(k, n, alpha) < betting_lower(k + 1, n + 1, alpha)
 
@@ -188,8 +214,7 @@ def test_simulated_paths_err_no_more_often_than_alpha(p):
     rng = np.random.default_rng(2019)
     fewest = fewest_erring(p, horizon, alpha, (0.5, 0.5))
     erring = sum(
-        np.any(np.cumsum(rng.random((100, horizon)) < p, axis=1) >= fewest, axis=1).sum()
-        for _ in range(paths // 100)
+        np.any(np.cumsum(rng.random((100, horizon)) < p, axis=1) >= fewest, axis=1).sum() for _ in range(paths // 100)
     )
     assert binomtest(int(erring), paths, alpha, alternative="greater").pvalue > 1e-3
 
@@ -197,15 +222,20 @@ def test_simulated_paths_err_no_more_often_than_alpha(p):
 # Requests
 
 
-@pytest.mark.parametrize("prior", [(0.0, 0.5), (0.5, -1.0), (float("nan"), 0.5), (0.5, float("inf")), (0.5, 1e9)])
+@pytest.mark.parametrize("prior", [(1e-6, 1e6), (1e6, 1e-6), (1e6, 1e6)])
+def test_the_ends_of_what_a_prior_may_be_are_still_bounded(prior):
+    assert_just_below_the_root(90, 100, 0.01, prior)
+
+
+@pytest.mark.parametrize(
+    "prior", [(0.0, 0.5), (0.5, -1.0), (float("nan"), 0.5), (0.5, float("inf")), (1.01e6, 0.5), (0.5, 1.01e6)]
+)
 def test_a_wrong_prior_is_refused(prior):
     with pytest.raises(RequestError, match=r"expected a prior.*got.*;"):
         betting_lower(1, 2, 0.1, prior)
 
 
-@pytest.mark.parametrize(
-    ("k", "n", "alpha"), [(3, 2, 0.1), (0.5, 2, 0.1), (True, 2, 0.1), (1, 2, 0.0), (1, 2, np.nan)]
-)
+@pytest.mark.parametrize(("k", "n", "alpha"), [(3, 2, 0.1), (0.5, 2, 0.1), (True, 2, 0.1), (1, 2, 0.0), (1, 2, np.nan)])
 def test_a_wrong_request_is_refused(k, n, alpha):
     with pytest.raises(RequestError, match=r"expected.*got.*;"):
         betting_lower(k, n, alpha)

@@ -2,6 +2,7 @@
 
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -38,6 +39,21 @@ def test_rounding_alone_does_not_overspend():
     assert budget.spend(0.1, on="a") == 0.1
     assert budget.spend(0.2, on="b") == pytest.approx(0.2, rel=1e-15)
     assert granted(budget) <= Fraction(0.3)
+
+
+def test_what_counts_as_rounding_is_a_billionth_and_no_more():
+    for over, fits in ((1e-10, True), (1e-8, False)):
+        budget = Budget(0.5)
+        if fits:
+            assert budget.spend(0.5 * (1 + over), on="a") == 0.5
+        else:
+            with pytest.raises(RequestError, match="at most 0.5"):
+                budget.spend(0.5 * (1 + over), on="a")
+
+
+def test_numbers_of_other_kinds_are_money_too():
+    budget = Budget(Fraction(1, 8))
+    assert budget.spend(np.float32(0.0625), on="a") == 0.0625 == budget.left == budget.share(1)
 
 
 def test_a_real_overspend_names_who_spent():

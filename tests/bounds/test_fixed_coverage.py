@@ -9,7 +9,7 @@ from scipy.stats import binom
 
 from sigmax.bounds import lower, upper
 
-DRAWS = (*range(1, 31), 50, 100, 200)
+SAMPLES = (*range(1, 31), 50, 100, 200)
 ALPHAS = (1e-6, 1e-3, 0.05, 0.5)
 
 
@@ -45,7 +45,7 @@ def beside(points: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("alpha", ALPHAS)
 def test_both_are_wrong_at_most_alpha_everywhere(alpha):
-    for n in DRAWS:
+    for n in SAMPLES:
         k = np.arange(n + 1)[:, None]
         for bound, errs in ((lower, np.less), (upper, np.greater)):
             limits = bound(k, n, alpha)

@@ -1,14 +1,14 @@
 """The command line as users meet it: processes, exit codes, files."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from typer.testing import CliRunner
 
-from sigmax.cli.main import main
+from sigmax.cli.main import app, main
 
 SIGMAX = [sys.executable, "-m", "sigmax"]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
@@ -45,21 +45,13 @@ def sigmax(capsys, monkeypatch):
 def trained(tmp_path_factory) -> Path:
     """A folder with a small trained network (net.safetensors) and its system (system/), made by the real verbs."""
     folder = tmp_path_factory.mktemp("trained")
-    train = [
-        "train",
-        "classifier",
-        "--data",
-        "digits",
-        "--sigma",
-        "0.5",
-        "--epochs",
-        "8",
-        "--out",
-        "net.safetensors",
-    ]
-    build = ["build", "smoothed", "net.safetensors", "--out", "system"]
-    for words in (train, build):
-        subprocess.run([*SIGMAX, *words], cwd=folder, env=ENVIRONMENT, check=True, capture_output=True, timeout=300)
+    train = "train classifier --data digits --sigma 0.5 --epochs 8 --out net.safetensors".split()
+    build = "build smoothed net.safetensors --out system".split()
+    with pytest.MonkeyPatch.context() as context:
+        context.chdir(folder)
+        for words in (train, build):
+            done = CliRunner().invoke(app, words, catch_exceptions=False)
+            assert done.exit_code == 0, done.output
     return folder
 
 

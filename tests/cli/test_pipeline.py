@@ -1,5 +1,6 @@
 """`sigmax pipeline run` as users meet it: what it says, its exit codes, and that killing it costs nothing."""
 
+import json
 import shutil
 import signal
 import subprocess
@@ -10,8 +11,8 @@ import pytest
 
 import sigmax as sx
 from sigmax import models
+from sigmax.pipeline import Pipeline
 from sigmax.records.lines import decode, encode
-from sigmax.train import Pipeline, PipelineConfig
 from tests.cli.conftest import ENVIRONMENT, SIGMAX
 
 CONFIG = """
@@ -30,7 +31,7 @@ fraction = 0.3
 sigma = 0.4
 options.width = 4
 training.epochs = 10
-consistency = 2
+loss.consistency = 2.0
 [finetune]
 votes = 100
 training = {epochs = 10, batch = 64, lr = 0.002}
@@ -67,11 +68,13 @@ def start(folder):
     )
 
 
-def test_it_walks_the_whole_road_and_says_where_to_look(quick, sigmax):
+def test_it_does_the_whole_workflow_and_says_where_to_look(quick, sigmax):
     folder, (said, complained) = quick
     assert said.count("every radius follows from its counts (6 of 6 inputs") == 4, complained
     for phase in ("train sigma-0.1: 135/135", "make labels-1: 288/288", "certify dual-min-tuned-1: 6/6"):
         assert phase in said
+    assert "router-1. Held out, " in said
+    assert "Taken (best): sigma 0.1 " in said
     assert "Where to look" in said
     system = "work/systems/dual-consensus-tuned-1"
     assert f"use them: sigmax predict {system} --data" in said
@@ -92,14 +95,14 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(quick, tmp_path, sig
     before = files(tmp_path)
     asked = sigmax("pipeline", "run", tmp_path / "pipe.toml", "--dry-run")
     assert asked.returncode == 0, asked.stderr
-    assert asked.stdout.count("to do") == 9
-    assert "0 of 9 phases are done" in asked.stdout
+    assert asked.stdout.count("to do") == 11
+    assert "0 of 11 phases are done" in asked.stdout
     assert files(tmp_path) == before
     folder = quick[0]
     before = files(folder)
     done = sigmax("pipeline", "run", folder / "pipe.toml", "--dry-run")
-    assert done.stdout.count("│ done") == 9
-    assert "9 of 9 phases are done" in done.stdout
+    assert done.stdout.count("│ done") == 11
+    assert "11 of 11 phases are done" in done.stdout
     assert files(folder) == before
     run = folder / "work" / "runs" / "dual-min-tuned-1-skip60.jsonl"
     content = run.read_bytes()
@@ -109,7 +112,7 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(quick, tmp_path, sig
     finally:
         run.write_bytes(content)
     assert middle.stdout.count("begun") == 1
-    assert "8 of 9 phases are done" in middle.stdout
+    assert "10 of 11 phases are done" in middle.stdout
 
 
 @pytest.mark.parametrize("dry", [False, True])
@@ -119,8 +122,8 @@ def test_bad_requests_end_with_code_2(quick, tmp_path, sigmax, dry):
     assert missing.returncode == 2
     assert "the pipeline file pipe.toml cannot be read" in missing.stderr
     for old, new, named in (
-        ("sigmas = [0.1, 0.4]", "sigmas = [0.4, 0.1]", "experts.sigmas must be strictly rising"),
-        ("votes = 100", 'votes = "many"', "finetune.votes must be a whole number; got 'many'"),
+        ("sigmas = [0.1, 0.4]", "sigmas = [0.4, 0.1]", "experts: sigmas must be strictly rising"),
+        ("votes = 100", 'votes = "many"', "finetune.votes: expected a whole number, got 'many'"),
         ('"digits"', '"npz:absent.npz"', "absent.npz does not exist"),
     ):
         (tmp_path / "pipe.toml").write_text(QUICK.replace(old, new))
@@ -135,7 +138,27 @@ def test_bad_requests_end_with_code_2(quick, tmp_path, sigmax, dry):
     refused = sigmax("pipeline", "run", "other.toml", *words[3:], cwd=quick[0])
     assert refused.returncode == 2
     assert "error: other.toml: work holds another pipeline: labels.n is 50 there and 60 here" in refused.stderr
+    assert "so give --redo to do them again" in refused.stderr
+    assert ("│ redo" in refused.stdout) == dry
     assert files(quick[0]) == before
+
+
+def test_a_late_key_is_redone_in_place_and_said(quick, tmp_path, sigmax):
+    shutil.copytree(quick[0], tmp_path / "copy")
+    folder = tmp_path / "copy"
+    words = ("pipeline", "run", "pipe.toml", "--set", "certify.alpha=0.01", "--set", "certify.experts=false")
+    before = files(folder)
+    shown = sigmax(*words, "--dry-run", cwd=folder)
+    assert files(folder) == before
+    for said in (shown, sigmax(*words, cwd=folder)):
+        assert said.returncode == 0, said.stderr
+        assert "Changed: certify.alpha is 0.001 there and 0.01 here. What was made for that goes to" in said.stdout
+        assert "Redone: certify dual-min-tuned-1, certify dual-consensus-tuned-1." in said.stdout
+        assert "Reused: train sigma-0.1, train sigma-0.4, make labels-1, train router-1" in said.stdout
+    assert shown.stdout.count("│ redo") == 2
+    runs = sorted((folder / "work" / "previous" / "1" / "runs").iterdir())
+    assert [sx.read(run).plan.alpha for run in runs] == [0.001, 0.001]
+    assert sx.read(folder / "work" / "runs" / runs[0].name).plan.alpha == 0.01
 
 
 def test_a_failed_proof_ends_with_code_1(quick, tmp_path, sigmax):
@@ -143,8 +166,8 @@ def test_a_failed_proof_ends_with_code_1(quick, tmp_path, sigmax):
     shutil.copytree(quick[0], tmp_path / "copy")
     run = tmp_path / "copy" / "work" / "runs" / "sigma-0.1-tuned-1-skip60.jsonl"
     plan, first, *rest = run.read_bytes().splitlines(keepends=True)
-    told = decode(first)
-    run.write_bytes(b"".join([plan, encode({**told, "radius": told["radius"] + 0.1}), *rest]))
+    record = decode(first)
+    run.write_bytes(b"".join([plan, encode({**record, "radius": record["radius"] + 0.1}), *rest]))
     failed = sigmax("pipeline", "run", tmp_path / "copy" / "pipe.toml")
     assert failed.returncode == 1
     assert "sigma-0.1-tuned-1-skip60.jsonl, line 2:" in failed.stderr
@@ -169,13 +192,18 @@ def test_what_the_file_says_can_be_changed_for_once(quick, tmp_path, sigmax):
     other = sigmax(
         *words, "--set", f"out={tmp_path}", "--set", 'steps=["router"]', "--set", "experts.sigmas=[0.1,0.2,0.4]"
     )
-    assert "0 of 10 phases are done" in other.stdout
+    assert "0 of 12 phases are done" in other.stdout
     same = sigmax(*words, "--set", "certify.max=1", "--set", "device=cpu")
-    assert "5 of 9 phases are done" in same.stdout
-    refused = sigmax(*words, "--set", "router.sigma=0.5")
-    assert refused.returncode == 2
-    assert "router.sigma is 0.4 there and 0.5 here" in refused.stderr
+    assert "11 of 11 phases are done" in same.stdout, "one of the inputs that are certified"
+    changed = sigmax(*words, "--set", "router.sigma=0.5")
+    assert "Changed: router.sigma is 0.4 there and 0.5 here." in changed.stdout
     assert sigmax(*words, "--set", "router").returncode == 2
+
+
+def test_the_schema_of_the_file_is_printed(sigmax):
+    schema = json.loads(sigmax("pipeline", "schema").stdout)
+    assert schema["required"] == ["out", "data", "experts"]
+    assert schema["$defs"]["RouterConfig"]["properties"]["sigma"]["exclusiveMinimum"] == 0
 
 
 def test_too_little_noise_is_warned_of(tmp_path, sigmax):
@@ -206,16 +234,14 @@ def uninterrupted(tmp_path_factory):
     """What it comes to, in this process."""
     folder = tmp_path_factory.mktemp("uninterrupted")
     (folder / "pipe.toml").write_text(CONFIG)
-    Pipeline(PipelineConfig.read(folder / "pipe.toml")).run(lambda name: nullcontext(lambda done, total: None))
+    Pipeline.read(folder / "pipe.toml").run(lambda name: nullcontext(lambda done, total: None))
     return results(folder)
 
 
 def results(folder):
     nets = [models.fingerprint(path) for path in sorted((folder / "work").rglob("*.safetensors"))]
     runs = [sx.read(folder / "work" / "runs" / name) for name in RUNS]
-    return nets, [
-        (run.plan, [(r.index, r.label, r.certificate) for r in run.records], run.finished) for run in runs
-    ]
+    return nets, [(run.plan, [(r.index, r.label, r.certificate) for r in run.records], run.finished) for run in runs]
 
 
 # While such a file is there, and holds so many lines, the phase is at work.
@@ -223,6 +249,7 @@ INTERRUPTED = ("nets/sigma-0.4.safetensors.partial", 0)
 KILLED = [("tuned-1.training/*.partial", 0), ("runs/dual-consensus-tuned-1-skip10.jsonl", 5)]
 
 
+@pytest.mark.slow
 def test_interrupted_and_killed_it_ends_the_same(uninterrupted, tmp_path, sigmax):
     (tmp_path / "pipe.toml").write_text(CONFIG)
     complained = stopped(tmp_path, signal.SIGINT, *INTERRUPTED, code=130)

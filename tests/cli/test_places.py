@@ -1,4 +1,4 @@
-"""Places, shapes and words that will not do are said before any work."""
+"""Places, shapes and words that will not do are refused before any work."""
 
 import shutil
 
@@ -16,7 +16,7 @@ def nowhere(tmp_path):
     return tmp_path / "file" / "out.safetensors"
 
 
-@pytest.mark.parametrize("words", ["train classifier --data digits --sigma 0.5 --epochs 1", "bench --inputs 1"])
+@pytest.mark.parametrize("words", ["train classifier --data digits --sigma 0.5 --epochs 1", "bench --set inputs=1"])
 def test_a_place_that_cannot_be_written_to(words, nowhere, sigmax):
     done = sigmax(*words.split(), "--out", nowhere)
     assert done.returncode == 2
@@ -39,15 +39,15 @@ def test_nor_do_predictions_go_there(system, nowhere, sigmax):
 def test_training_without_noise_says_what_to_give_next(tmp_path, sigmax):
     done = sigmax(*"train classifier --data digits --sigma 0 --epochs 1 --out".split(), tmp_path / "n.safetensors")
     assert done.returncode == 0, done.stderr
-    told = " ".join(done.stdout.split())
-    assert "of the training images classified right" in told
-    assert "--sigma SIGMA --out SYSTEM" in told
+    said = " ".join(done.stdout.split())
+    assert "of the training images classified right" in said
+    assert "--sigma SIGMA --out SYSTEM" in said
 
 
-def test_a_checkpoint_that_says_what_it_is_needs_no_words(trained, tmp_path, sigmax):
+def test_a_checkpoint_that_describes_itself_needs_no_options(trained, tmp_path, sigmax):
     done = sigmax("build", "smoothed", trained / "net.safetensors", "--classes", 5, "--out", tmp_path / "s")
     assert done.returncode == 2
-    assert "says itself what it is; leave out --classes" in done.stderr
+    assert "describes its network; leave out --classes" in done.stderr
 
 
 def test_a_folder_is_no_checkpoint(system, sigmax):
@@ -56,10 +56,10 @@ def test_a_folder_is_no_checkpoint(system, sigmax):
     assert "is a folder" in done.stderr
 
 
-def test_too_many_draws_are_named_by_their_option(sigmax):
+def test_too_many_samples_are_named_by_their_option(sigmax):
     done = sigmax("plan", "--radius", 0.5, "--sigma", 0.25, "--n", 10**10)
     assert done.returncode == 2
-    assert "--n must be from 1 to 1,000,000,000 draws" in done.stderr
+    assert "--n must be from 1 to 1,000,000,000 samples" in done.stderr
 
 
 def test_a_file_that_is_no_run_is_not_to_be_finished(trained, sigmax):
@@ -77,7 +77,7 @@ def test_what_no_router_can_build_on_is_not_labelled(trained, system, tmp_path, 
     )
     done = sigmax("label", system, tmp_path / "memory", "--data", "digits", "--out", tmp_path / "labels")
     assert done.returncode == 2
-    assert "a router cannot build on it" in " ".join(done.stderr.split())
+    assert "another scheme cannot build on them" in " ".join(done.stderr.split())
     assert not (tmp_path / "labels").exists()
 
 
@@ -92,10 +92,33 @@ def pictures(tmp_path):
     return f"folder:{tmp_path / 'pictures'}"
 
 
+def test_a_bad_picture_ends_the_request_before_any_vote(system, pictures, tmp_path, sigmax):
+    """All bad files are named at once: removing one of a run that has begun would make it a run of other images."""
+    small, n = ("--image-size", 8), ("--n", 200)
+    table = tmp_path / "p.csv"
+    done = sigmax("predict", system, "--data", pictures, *small, *n, "--max", 50, "--out", table)
+    assert done.returncode == 0, done.stderr
+    assert "class-3/a.png" in done.stdout
+    assert "--max is 50" in done.stderr
+    assert "has 10 such inputs" in done.stderr
+    assert table.read_text().splitlines()[4].startswith("3,class-3/a.png,3,")
+    for c in (7, 9):
+        (tmp_path / f"pictures/test/class-{c}/a.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    for verb, out in (("certify", tmp_path / "run.jsonl"), ("predict", tmp_path / "q.csv")):
+        refused = sigmax(verb, system, "--data", pictures, *small, *n, "--out", out)
+        assert refused.returncode == 2
+        assert "2 of 10 images cannot be used" in refused.stderr
+        assert "class-7/a.png cannot be read" in refused.stderr
+        assert "class-9/a.png cannot be read" in refused.stderr
+        assert not out.exists()
+
+
 def test_pictures_are_fitted_wherever_they_are_read(trained, system, pictures, tmp_path, sigmax):
     run, small = tmp_path / "run.jsonl", ("--image-size", 8)
     asked = ("--n", 200, "--n0", 20, "--max", 3)
-    assert sigmax("certify", system, "--data", pictures, *small, *asked, "--out", run).returncode == 0
+    certified = sigmax("certify", system, "--data", pictures, *small, *asked, "--out", run, "--verbose")
+    assert certified.returncode == 0
+    assert "  class-2/a.png\n" in certified.stdout
     done = sigmax("verify", run, "--data", pictures, *small)
     assert done.returncode == 0, done.stderr
     assert "Every label is that of" in done.stdout
@@ -107,5 +130,6 @@ def test_pictures_are_fitted_wherever_they_are_read(trained, system, pictures, t
     assert done.returncode == 0, done.stderr
     assert sx.load(tmp_path / "elastic").rule.dim == 64
     shutil.rmtree(tmp_path / "elastic")
-    bench = ("bench", system, "--data", pictures, *small, "--inputs", 1, "--field-inputs", 1, "--n", 200)
+    few = ("--set", "image_size=8", "--set", "inputs=1", "--set", "reference_inputs=1")
+    bench = ("bench", system, "--data", pictures, *few, "--n", 200)
     assert sigmax(*bench).returncode == 0

@@ -108,6 +108,7 @@ def floats(value, at=1):
     ("images", "words"),
     [
         (floats(255.0), ["image 1 ", "holds 255", "divide by 255"]),
+        (floats(16.0), ["image 1 ", "holds 16", "divide them by their largest possible value", "here is 16"]),
         (floats(1.01, at=2), ["image 2 ", "1.01", "[0, 1]"]),
         (floats(-2.1), ["image 1 ", "-2.1", "normalisation"]),
         (floats(np.nan), ["image 1 ", "nan", "not finite"]),
@@ -135,6 +136,8 @@ def test_bad_images_are_refused_with_advice(images, words):
         ((0, 1, -1), ["label 2 is -1"]),
         ((0, 1), ["3 images but 2 labels"]),
         ((0.0, 1.0, 2.0), ["integers", "float64"]),
+        (("0", "1", "2"), ["integers", "<U1", "labels.astype('int64')"]),
+        (("a", "b", "c"), ["integers", "<U1", "sigmax.data.as_dataset((images, labels)) numbers text labels"]),
         (np.eye(3, dtype=int), ["(3, 3)", "argmax"]),
         (np.array([0, 1, 2**63], np.uint64), ["label 2 is 9223372036854775808"]),
     ],

@@ -21,9 +21,7 @@ def test_sizes_shapes_and_scale():
 
 
 def test_the_two_parts_are_the_bundle_in_its_own_order():
-    bundle = [
-        (label, image.tobytes()) for label, image in zip(*reversed(load_digits(return_X_y=True)), strict=True)
-    ]
+    bundle = [(label, image.tobytes()) for label, image in zip(*reversed(load_digits(return_X_y=True)), strict=True)]
     parts = {}
     for split in ("train", "test"):
         part = load("digits", split)

@@ -23,6 +23,7 @@ def test_classes_and_files_are_sorted_by_name(tmp_path):
     assert data.classes == ("cat", "dog", "eel")
     assert data.labels.tolist() == [0, 0, 1, 2, 2]
     assert np.rint(data.pixels([0, 1, 3, 4])[:, 0, 0, 0] * 255).tolist() == [3, 2, 1, 0]
+    assert data.files_at([0, 3]) == ["cat/a.bmp", "eel/10.png"]
 
 
 def test_splits_are_folders_and_a_single_split_needs_none(tmp_path):
@@ -46,6 +47,14 @@ def test_what_is_no_image_is_passed_over(tmp_path):
     assert data.classes == ("cat",)
 
 
+def test_pictures_of_other_formats_are_counted_aloud(tmp_path):
+    draw(tmp_path / "1.png")
+    for name in ("a.tiff", "b.TIFF", "c.gif", "notes.txt"):
+        (tmp_path / name).touch()
+    with pytest.warns(UserWarning, match=r"skipped: 2 \.tiff, 1 \.gif; only \.png .* so convert them"):
+        assert len(load(f"folder:{tmp_path}")) == 1
+
+
 def test_an_empty_folder_is_a_class_without_images(tmp_path):
     draw(tmp_path / "dog/1.png")
     (tmp_path / "cat").mkdir()
@@ -59,6 +68,21 @@ def test_a_split_that_would_shift_the_labels_is_refused(tmp_path):
         load(f"folder:{tmp_path}")
     (tmp_path / "test/dog").mkdir()
     assert load(f"folder:{tmp_path}").labels.tolist() == [0, 2]
+
+
+def test_pictures_in_no_class_folder_have_no_labels(tmp_path):
+    for value, name in enumerate(["b.png", "a.png", "c.jpg"]):
+        draw(tmp_path / name, 100 * value)
+    (tmp_path / "empty").mkdir()
+    data = load(f"folder:{tmp_path}")
+    assert (data.labels, data.classes, len(data)) == (None, (), 3)
+    assert data.take([2, 0]).files_at([0, 1]) == ["c.jpg", "a.png"]
+    assert np.rint(data.pixels([0, 1])[:, 0, 0, 0] * 255).tolist() == [100, 0]
+    draw(tmp_path / "split/test/x.png")
+    assert load(f"folder:{tmp_path}/split").labels is None
+    draw(tmp_path / "cat/1.png")
+    with pytest.raises(RequestError, match=r"images of its own \(a.png\) and folders of images \(cat\)"):
+        load(f"folder:{tmp_path}")
 
 
 def test_a_split_of_another_name_is_suggested(tmp_path):

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageOps
 
 from sigmax.data.dataset import LazyImages
 from sigmax.data.pictures import survey
@@ -108,6 +108,37 @@ def test_more_than_8_bits_are_refused_rather_than_clipped(tmp_path):
     late = survey([save(tmp_path / "plain.png", noise(4, 4)), deep], 4)
     with pytest.raises(RequestError, match=r"deep\.png has more than 8 bits"):
         read(late, 1)
+
+
+@pytest.mark.parametrize("size", [None, 16])
+def test_every_bad_file_is_named_before_a_run_begins(size, tmp_path):
+    """What is hashed for the fingerprint is decoded too, and one bad file does not hide the others."""
+    files = [save(tmp_path / f"{i}.jpg", noise(64, 64, seed=i)) for i in range(9)]
+    good = survey(files, size)
+    assert len(list(good.content())) == 10
+    for file in files[1:3]:
+        file.write_bytes(file.read_bytes()[:-800])
+    with pytest.raises(RequestError, match=r"(?s)2 of 9 images cannot be used:.*1\.jpg cannot .*2\.jpg cannot"):
+        list(good.content())
+    files[3].write_bytes(b"junk")
+    save(files[4].with_suffix(".png"), np.full((64, 64), 40_000, np.uint16)).rename(files[4])
+    with pytest.raises(RequestError, match=r"(?s)4 of 9.*3\.jpg cannot .*4\.jpg has more than 8 bits"):
+        list(survey(files, size).content())
+    for file in files[5:7]:
+        file.write_bytes(b"")
+    with pytest.raises(RequestError, match=r"(?s)6 of 9.*and 1 more"):
+        list(survey(files, size).content())
+
+
+@pytest.mark.parametrize("ending", ["jpg", "png", "webp"])
+def test_photographs_are_turned_as_their_camera_says(ending, tmp_path):
+    for orientation in range(1, 9):
+        exif, file = Image.Exif(), tmp_path / f"{orientation}.{ending}"
+        exif[0x0112] = orientation
+        save(file, noise(8, 24), exif=exif)
+        with Image.open(file) as image:
+            expected = np.asarray(ImageOps.exif_transpose(image)).transpose(2, 0, 1)
+        np.testing.assert_array_equal(read(survey([file], None), 0)[0], expected)
 
 
 def test_content_follows_bytes_order_and_size_but_not_names(tmp_path):

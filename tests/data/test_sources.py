@@ -3,14 +3,10 @@
 import numpy as np
 import pytest
 
-from sigmax.data import Dataset, load, register, sources
+from sigmax.data import Dataset, load, register
 from sigmax.errors import RequestError
 
-
-@pytest.fixture
-def registry(monkeypatch):
-    """A registry whose additions are forgotten after the test."""
-    monkeypatch.setattr(sources, "_ADDED", {})
+pytestmark = pytest.mark.usefixtures("registrations_are_forgotten")
 
 
 def squares(request):
@@ -18,70 +14,46 @@ def squares(request):
     return Dataset(f"{request.kind} in {request.path}", request.split, images, [0, 1], ("small", "large"))
 
 
-@pytest.mark.usefixtures("registry")
-def test_a_source_of_ones_own_is_used_like_any_other():
-    register("squares", squares)
+def test_an_added_source_is_used_like_any_other_and_may_be_replaced():
+    register("squares")(lambda _: pytest.fail("the first reader was used"))
+    register("squares")(squares)
     data = load("squares:C:/over there", "val")
     assert (data.name, data.split) == ("squares in C:/over there", "val")
+    assert load("squares").name == "squares in "
 
 
-@pytest.mark.usefixtures("registry")
-def test_an_unknown_source_is_told_what_is_known():
-    register("squares", squares)
+def test_what_a_source_declares_is_checked_before_its_reader_is_called():
+    register("squares", path=False, splits=("one", "two"))(lambda _: pytest.fail("it was called"))
+    for source, split, size, words in [
+        ("squares:x", "one", None, "takes no path, got 'x'"),
+        ("squares", "three", None, "the splits are one and two, got 'three'; .*--split two"),
+        ("squares", "one", 32, "only for the source folder, got 32"),
+    ]:
+        with pytest.raises(RequestError, match=words):
+            load(source, split, size=size)
+
+
+def test_an_unknown_source_lists_what_is_known():
+    register("squares")(squares)
     with pytest.raises(RequestError) as refusal:
         load("imagenet:somewhere")
-    for word in ["'imagenet:somewhere'", "digits", "mnist:PATH", "fashion:PATH", "cifar10:PATH", "npz:PATH"]:
-        assert word in str(refusal.value)
-    assert "folder:PATH, squares" in str(refusal.value)
+    listed = "cifar10:PATH, cifar100:PATH, digits, fashion:PATH, folder:PATH, mnist:PATH, npz:PATH, squares:PATH"
+    assert f"'imagenet'; expected one of: {listed}" in str(refusal.value)
 
 
-@pytest.mark.usefixtures("registry")
-def test_own_sources_may_be_replaced_but_not_those_of_the_library():
-    register("squares", lambda _: pytest.fail("the first loader was used"))
-    register("squares", squares)
-    assert len(load("squares")) == 2
+def test_sources_of_the_library_cannot_be_replaced():
     with pytest.raises(RequestError, match="cannot be replaced"):
-        register("digits", squares)
+        register("digits")(squares)
+    for kind in ("", "a:b"):
+        with pytest.raises(RequestError, match="no colon"):
+            register(kind)
 
 
-@pytest.mark.parametrize("kind", ["", "a:b"])
-def test_a_kind_must_be_a_plain_name(kind):
-    with pytest.raises(RequestError, match="without a colon"):
-        register(kind, squares)
-
-
-@pytest.mark.parametrize(
-    ("kind", "file"),
-    [
-        ("mnist", "t10k-images-idx3-ubyte"),
-        ("fashion", "t10k-labels-idx1-ubyte"),
-        ("cifar10", "test_batch.bin"),
-        ("npz", "images and labels"),
-        ("folder", "test/<class>/"),
-    ],
-)
-def test_a_missing_path_is_named_with_what_should_be_there(kind, file, tmp_path):
-    with pytest.raises(RequestError) as refusal:
-        load(f"{kind}:{tmp_path}/nowhere")
-    assert f"{tmp_path}/nowhere does not exist" in str(refusal.value)
-    assert file in str(refusal.value)
-    with pytest.raises(RequestError, match=f"write {kind}:PATH"):
-        load(kind)
-
-
-@pytest.mark.parametrize("kind", ["mnist", "fashion", "cifar10", "npz", "folder"])
-@pytest.mark.parametrize("path", ["~nosuchuser/x", "x" * 300, "a\0b"], ids=["nobody's home", "too long", "null"])
-def test_a_path_that_cannot_be_is_refused(kind, path):
-    with pytest.raises(RequestError, match="; expected "):
-        load(f"{kind}:{path}")
-
-
-@pytest.mark.usefixtures("registry")
 def test_what_cannot_be_opened_later_is_refused_too(tmp_path):
+    @register("closed")
     def closed(request):
         raise PermissionError("not yours")
 
-    register("closed", closed)
     with pytest.raises(RequestError, match="'test' cannot be read .not yours.; check the names"):
         load("closed:x")
     with pytest.raises(RequestError, match="cannot be read .*name too long"):
@@ -92,18 +64,6 @@ def test_home_is_understood(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     np.savez(tmp_path / "mine.npz", images=np.zeros((1, 2, 2), np.uint8), labels=[0])
     assert load("npz:~/mine.npz").name == "mine"
-
-
-@pytest.mark.parametrize("source", ["digits", "mnist:x", "fashion:x", "cifar10:x", "npz:x"])
-def test_a_size_is_only_for_folders(source):
-    with pytest.raises(RequestError, match="only for folders"):
-        load(source, size=32)
-
-
-@pytest.mark.parametrize("source", ["digits", "mnist:x", "fashion:x", "cifar10:x"])
-def test_fixed_splits_are_named(source):
-    with pytest.raises(RequestError, match="train and test, got 'val'"):
-        load(source, "val")
 
 
 def test_senseless_options_are_refused():

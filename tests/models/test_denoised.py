@@ -14,9 +14,7 @@ SHAPE = (1, 8, 8)
 
 def unet(**options):
     small = {"width": 8, "multipliers": (1, 2), "blocks": 1, "attention": (), **options}
-    return models.create_denoiser(
-        models.Description(architecture="unet", classes=0, input_shape=SHAPE, options=small)
-    )
+    return models.create_denoiser(models.Description(architecture="unet", classes=0, input_shape=SHAPE, options=small))
 
 
 def classifier(classes=10):
@@ -41,9 +39,7 @@ def images(count=3):
     return torch.from_numpy(sx.data.load("digits", "test").pixels(range(count)))
 
 
-@pytest.mark.parametrize(
-    "denoiser", [Shrinking(), Blur(), unet(), lambda noisy: noisy], ids=lambda d: type(d).__name__
-)
+@pytest.mark.parametrize("denoiser", [Shrinking(), Blur(), unet(), lambda noisy: noisy], ids=lambda d: type(d).__name__)
 def test_it_is_the_classifier_of_the_denoised_image(denoiser):
     net, noisy = classifier(), images() + 0.5 * torch.randn(3, *SHAPE)
     both = sx.Denoised(denoiser, net)
@@ -132,6 +128,7 @@ def test_inputs_outside_the_pixel_range_are_refused():
         f.certify(2 * images() - 1, n=100)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("each", [False, True], ids=["one noise", "one an image"])
 def test_denoiser_and_classifier_compile_as_one_graph(each):
     from sigmax.models.denoisers import Diffusion, Schedule
@@ -150,9 +147,9 @@ def test_denoiser_and_classifier_compile_as_one_graph(each):
 
 
 def test_a_denoisers_description():
-    told = unet().description
-    assert told.denoises
-    assert models.Description.from_json(told.to_json()) == told
+    description = unet().description
+    assert description.denoises
+    assert models.Description.from_json(description.to_json()) == description
     with pytest.raises(RequestError, match="normalisation must be None"):
         models.Description(
             architecture="unet", classes=0, input_shape=SHAPE, normalisation=models.Normalisation((0.5,), (0.5,))

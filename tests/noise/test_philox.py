@@ -8,10 +8,13 @@ import torch
 from scipy import stats
 
 import sigmax as sx
-from sigmax.certify.procedure import Ask
-from sigmax.noise import philox, votes
-from sigmax.noise.device_filler import DeviceFiller
-from sigmax.noise.votes import Item, Noisy
+from sigmax.engine import votes
+from sigmax.engine.fillers import DeviceFiller
+from sigmax.engine.inputs import Item, Noisy
+from sigmax.noise import Gaussian, philox
+from sigmax.noise.gaussian import SAMPLER, pair
+from sigmax.rules.certificate import Role
+from sigmax.rules.procedure import VoteRequest
 
 CUDA = pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"))
 
@@ -55,7 +58,7 @@ def test_the_integers_are_those_of_plain_arithmetic():
 
 
 def test_the_numbers_are_standard_normal_and_uncorrelated():
-    noise = philox.normals(words(40), torch.arange(40) % 5, 5_003).double()
+    noise = SAMPLER.numbers(words(40), torch.arange(40) % 5, 5_003).double()
     assert noise.shape == (40, 5_003)
     assert stats.kstest(noise.flatten().numpy(), "norm").pvalue > 1e-4
     assert abs(noise.mean()) < 4 / math.sqrt(noise.numel())
@@ -68,30 +71,28 @@ def test_the_numbers_are_standard_normal_and_uncorrelated():
 
 def test_tails_go_beyond_what_32_bits_reach():
     high, low, angle = (torch.tensor([value]) for value in (0, 0, 0))
-    first, second = philox._pair(high, low, angle)
+    first, second = pair(high, low, angle)
     assert first.item() == pytest.approx(math.sqrt(2 * 65 * math.log(2)), rel=1e-6)
     assert first.item() > 9.4
     assert second.item() == 0
-    assert torch.isfinite(
-        torch.stack(philox._pair(torch.tensor([2**32 - 1]), torch.tensor([2**32 - 1]), angle))
-    ).all()
+    assert torch.isfinite(torch.stack(pair(torch.tensor([2**32 - 1]), torch.tensor([2**32 - 1]), angle))).all()
 
 
-def test_an_address_is_all_that_a_draw_depends_on():
-    alone = philox.normals(words(3)[2:], torch.tensor([7]), 100)
-    among = philox.normals(words(3).repeat(4, 1), torch.arange(12), 100)[[2 + 3 * 3]]
-    assert not torch.equal(alone, among)  # draw 11, not 7
-    among = philox.normals(words(3)[[0, 2, 1]], torch.tensor([1, 7, 0]), 100)[[1]]
+def test_an_address_is_all_that_a_sample_depends_on():
+    alone = SAMPLER.numbers(words(3)[2:], torch.tensor([7]), 100)
+    among = SAMPLER.numbers(words(3).repeat(4, 1), torch.arange(12), 100)[[2 + 3 * 3]]
+    assert not torch.equal(alone, among)  # sample 11, not 7
+    among = SAMPLER.numbers(words(3)[[0, 2, 1]], torch.tensor([1, 7, 0]), 100)[[1]]
     assert torch.equal(alone, among)
     assert torch.equal(
-        philox.normals(words(1), torch.tensor([0]), 10), philox.normals(words(1), torch.tensor([0]), 100)[:, :10]
+        SAMPLER.numbers(words(1), torch.tensor([0]), 10), SAMPLER.numbers(words(1), torch.tensor([0]), 100)[:, :10]
     )
     assert not torch.equal(words(1, stage="selection"), words(1))
     assert not torch.equal(words(1, seed=1), words(1))
 
 
 def items(count, *, n=5, sigma=0.5):
-    return [Item(i, (Ask("base", "estimation", 2, sigma * (i + 1), n),)) for i in range(count)]
+    return [Item(i, (VoteRequest("", Role.ESTIMATION, 2, Gaussian(sigma * (i + 1)), n),)) for i in range(count)]
 
 
 @pytest.mark.parametrize("device", ["cpu", CUDA])
@@ -99,22 +100,22 @@ def test_batches_hold_the_inputs_and_their_noise(device):
     x, asked = torch.rand(4, 3, 5, 7), items(4)
     inputs = Noisy(x, [10, 11, 12, 13], 3)
     filler = DeviceFiller(inputs, asked, 16, torch.device(device))
-    batch, rows = filler.fill([(0, 2, 5), (2, 0, 4), (3, 1, 2)], asked)
+    batch, rows = filler.fill([(0, 2, 5), (2, 0, 4), (3, 1, 2)])
     assert rows.tolist() == [0, 0, 0, 2, 2, 2, 2, 3]
-    for row, (i, draw) in enumerate([(0, 2), (0, 3), (0, 4), (2, 0), (2, 1), (2, 2), (2, 3), (3, 1)]):
+    for row, (i, sample) in enumerate([(0, 2), (0, 3), (0, 4), (2, 0), (2, 1), (2, 2), (2, 3), (3, 1)]):
         stream = torch.tensor([philox.stream_of(seed=3, input_id=10 + i, stage="estimation")])
-        noise = philox.normals(stream, torch.tensor([draw]), 105).view(3, 5, 7)
-        assert torch.allclose(batch[row].cpu(), x[i] + asked[i].ask.sigma * noise, atol=1e-5)
-    again, _ = filler.fill([(2, 1, 3)], asked)
+        noise = SAMPLER.numbers(stream, torch.tensor([sample]), 105).view(3, 5, 7)
+        assert torch.allclose(batch[row].cpu(), x[i] + asked[i].request.sigma * noise, atol=1e-5)
+    again, _ = filler.fill([(2, 1, 3)])
     other = DeviceFiller(inputs, asked[2:], 2, torch.device(device))
-    assert torch.equal(again, other.fill([(0, 1, 3)], asked[2:])[0])
+    assert torch.equal(again, other.fill([(0, 1, 3)])[0])
 
 
 @pytest.mark.parametrize("device", ["cpu", CUDA])
 def test_certificates_by_device_noise_are_as_good(device, monkeypatch):
     """An affine classifier, certified by either noise: shares of votes agree within what chance allows."""
     if device == "cpu":
-        monkeypatch.setattr(votes, "filler_for", lambda v, i, x, n: DeviceFiller(x, i, n, torch.device("cpu")))
+        monkeypatch.setattr(votes, "filler_for", lambda device, *rest: DeviceFiller(*rest, device))
     x, w = torch.linspace(-1, 1, 20)[:, None].repeat(1, 6), torch.full((6,), 1 / math.sqrt(6), device=device)
     f = sx.Smoothed(lambda batch: (batch @ w > 0).long(), sigma=0.8, classes=2, device=device)
     found = f.certify(x, n=2_000, alpha=0.001, seed=5)
@@ -130,12 +131,12 @@ def test_certificates_by_device_noise_are_as_good(device, monkeypatch):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_the_kernel_makes_numbers_of_the_definition_everywhere():
     """Fifty million of them, all finite, each within rounding of what the definition gives."""
-    asked = [Item(i, (Ask("base", "estimation", 2, 1.0, 256),)) for i in range(64)]
+    asked = [Item(i, (VoteRequest("", Role.ESTIMATION, 2, Gaussian(1.0), 256),)) for i in range(64)]
     filler = DeviceFiller(Noisy(torch.zeros(64, 3072), list(range(64)), 0), asked, 256, torch.device("cuda"))
     for i in range(64):
-        batch, _ = filler.fill([(i, 0, 256)], asked)
+        batch, _ = filler.fill([(i, 0, 256)])
         stream = words(64)[[i]].cuda().expand(256, 4)
-        expected = philox.normals(stream, torch.arange(256, device="cuda"), 3072)
+        expected = SAMPLER.numbers(stream, torch.arange(256, device="cuda"), 3072)
         assert bool(batch.isfinite().all())
         assert (batch - expected).abs().max().item() < 2e-5
 
@@ -159,11 +160,11 @@ def test_a_model_that_works_in_place_is_voted_on_again_unharmed():
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_a_batch_too_large_for_the_memory_is_halved():
+def test_a_batch_too_large_for_the_memory_is_divided():
     def hungry(batch):
         return batch.flatten(1)[:, :2] + torch.zeros(len(batch), 2**26, device=batch.device).sum()
 
     f = sx.Smoothed(hungry, sigma=0.5, classes=2, device="cuda", batch=2**14)
     (certificate,) = f.certify(torch.rand(1, 1, 8, 8), n=20_000)
-    assert certificate.draws == 20_100
+    assert certificate.samples == 20_100
     assert f.voters["base"].batch < 2**14

@@ -67,7 +67,7 @@ def test_scalars_give_floats_and_arrays_give_arrays():
     assert largest(1.0, [5, 10, 100], 0.001).shape == (3,)
 
 
-def test_the_largest_radius_is_zero_for_too_few_draws():
+def test_the_largest_radius_is_zero_for_too_few_samples():
     assert largest(1.0, 9, 0.001) == 0.0
     assert largest(1.0, 10, 0.001) > 0.0
 
@@ -179,9 +179,7 @@ def test_a_wrong_request_is_refused_with_advice(arguments, complaint):
         gaussian(*arguments)
 
 
-@pytest.mark.parametrize(
-    "arguments", [(1.0, 0, 0.1), (1.0, 2.5, 0.1), (1.0, 10, 0.0), (1.0, 10, 1.0), (0.0, 10, 0.1)]
-)
+@pytest.mark.parametrize("arguments", [(1.0, 0, 0.1), (1.0, 2.5, 0.1), (1.0, 10, 0.0), (1.0, 10, 1.0), (0.0, 10, 0.1)])
 def test_largest_refuses_a_wrong_request(arguments):
     with pytest.raises(RequestError, match=r"expected.*got.*;"):
         largest(*arguments)

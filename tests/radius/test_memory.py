@@ -105,7 +105,7 @@ def best(x: np.ndarray) -> tuple[int, float]:
     found = (0.0, 0)
     for sigma in np.geomspace(0.25, 100, 60).tolist():
         p = chance_inside(x, sigma)
-        lower = min(max(p, 1 - p), 1 - 1e-4)  # what draws could show
+        lower = min(max(p, 1 - p), 1 - 1e-4)  # what samples could show
         here = gaussian(sigma, lower), int(p > 0.5)
         if here[0] <= found[0]:
             break

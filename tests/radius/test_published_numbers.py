@@ -12,7 +12,7 @@ from sigmax.radius import gaussian, largest
     ("alpha", "radii"),
     [(1e-3, (2.2900, 0.8277, 0.2409)), (5e-4, (2.2877, 0.8267, 0.2401)), (2e-4, (2.2848, 0.8256, 0.2391))],
 )
-def test_radii_of_a_hundred_thousand_draws(alpha, radii):
+def test_radii_of_a_hundred_thousand_samples(alpha, radii):
     n = 100_000
     for share, radius in zip((0.99, 0.8, 0.6), radii, strict=True):
         assert gaussian(1.0, lower(round(share * n), n, alpha)) == pytest.approx(radius, abs=5e-5)
@@ -41,7 +41,7 @@ def radius_of_constant(n: int) -> float:
 
 
 @pytest.mark.parametrize(("n", "constant", "even"), [(50, 0.565, 0.544), (100, 0.750, 0.757), (200, 0.913, 0.909)])
-def test_average_radius_ranks_two_classifiers_by_the_number_of_draws(n, constant, even):
+def test_average_radius_ranks_two_classifiers_by_the_number_of_samples(n, constant, even):
     # Sun et al. (2025), Sec. 4.1. Theirs is the radius at the count 0.9 n, not the average over counts.
     assert radius_of_constant(n) == pytest.approx(constant, abs=5e-4)
     assert gaussian(1.0, lower(9 * n // 10, n, 1e-3)) == pytest.approx(even, abs=5e-4)

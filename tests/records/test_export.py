@@ -1,5 +1,6 @@
 import json
 import sys
+from dataclasses import replace
 from datetime import timedelta
 from fractions import Fraction
 from pathlib import Path
@@ -11,20 +12,23 @@ from hypothesis import strategies as st
 
 from sigmax import RequestError
 from sigmax.files import written_whole
-from sigmax.records.certificate import Certificate, Outcome, Stage
-from sigmax.records.export import export_parquet, export_tsv
-from sigmax.records.field import read_log
+from sigmax.records.export import export_csv, export_parquet, export_tsv
 from sigmax.records.lines import Record
+from sigmax.records.logs.read import read_log
 from sigmax.records.plan import Plan
 from sigmax.records.run import Run
+from sigmax.rules.cascade.rule import CascadeRule
+from sigmax.rules.certificate import Certificate, Outcome, Role, Stage
+from sigmax.rules.smoothed import SmoothedRule
 
 PLAN = Plan(
-    rule={"scheme": "smoothed", "sigma": 0.5, "classes": 3, "bound": "one-sided"},
+    rule=dict(SmoothedRule.gaussian(0.5, 3).describe()),
     n0=10,
     n=100,
     alpha=0.001,
     seed=0,
-    noise="philox",
+    generator="philox",
+    norm="l2",
     arithmetic="cpu float32",
     data={"name": "digits", "split": "test", "fingerprint": "f00"},
     inputs={"start": 5, "skip": 5, "count": 4},
@@ -33,11 +37,12 @@ PLAN = Plan(
 
 
 def record(index: int, label: int, predicted: int | None, radius: float, seconds: float = 1.25) -> Record:
-    selection = Stage("selection", 0.5, (1, 8, 1), 10)
-    estimation = Stage("estimation", 0.5, (2, 97, 1), 100, alpha=0.001, lower=0.9, upper=None, radius=radius)
+    selection = Stage("", Role.SELECTION, 0.52, (1, 8, 1), 10)
+    estimation = Stage("", Role.ESTIMATION, 0.52, (2, 97, 1), 100, alpha=0.001, lower=0.9, upper=None, radius=radius)
     stages = (selection,) if predicted is None else (selection, estimation)  # as if sampling had stopped early
     outcome = Outcome.TOO_CLOSE if predicted is None else Outcome.CERTIFIED
-    return Record(index, label, Certificate(predicted, radius, outcome, 0.001, stages), seconds)
+    answered = {} if predicted is None else {"answered_by": "", "limited_by": "estimation"}
+    return Record(index, label, Certificate(predicted, radius, outcome, 0.001, stages, **answered), seconds)
 
 
 def run_of(*records: Record) -> Run:
@@ -52,14 +57,14 @@ RUN = run_of(
 )
 
 
-def test_the_fields_format(tmp_path: Path) -> None:
+def test_the_format_of_published_logs(tmp_path: Path) -> None:
     export_tsv(RUN, tmp_path / "log.tsv")
     assert (tmp_path / "log.tsv").read_text().splitlines() == [
-        "idx\tlabel\tpredict\tradius\tcorrect\ttime",
-        "5\t1\t1\t0.456789\t1\t0:00:01.250000",
-        "10\t2\t1\t0.100000\t0\t0:00:01.250000",
-        "15\t0\t-1\t0.000000\t0\t1 day, 1:01:01.500000",
-        "20\t1\t1\t0.699999\t1\t0:00:01.250000",  # the float lies below 0.7
+        "idx\tlabel\tpredict\tradius\tcorrect\ttime\tsigma\tsamples\tlimited_by",
+        "5\t1\t1\t0.456789\t1\t0:00:01.250000\t0.52\t110\testimation",
+        "10\t2\t1\t0.100000\t0\t0:00:01.250000\t0.52\t110\testimation",
+        "15\t0\t-1\t0.000000\t0\t1 day, 1:01:01.500000\t\t10\t",  # nobody answered
+        "20\t1\t1\t0.699999\t1\t0:00:01.250000\t0.52\t110\testimation",  # the float lies below 0.7
     ]
 
 
@@ -81,6 +86,45 @@ def test_what_is_exported_reads_back(tmp_path: Path) -> None:
         assert 0 <= before.certificate.radius - after.certificate.radius < 1e-6
 
 
+def test_radii_of_an_imported_log_are_printed_as_they_were(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("idx\tlabel\tpredict\tradius\n0\t3\t3\t0.941\n1\t3\t3\t0.12\n")
+    plan, records, _ = read_log(tmp_path / "log", sigma=0.25, n=100_000, alpha=0.001)
+    export_tsv(Run(Path("run.jsonl"), plan, tuple(records), finished=True), tmp_path / "again.tsv")
+    assert pd.read_csv(tmp_path / "again.tsv", sep="\t", dtype=str)["radius"].tolist() == ["0.941", "0.12"]
+
+
+def test_a_cascade_has_the_columns_of_jeong_and_shin(tmp_path: Path) -> None:
+    rule = CascadeRule((SmoothedRule.gaussian(1.0, 3, defers=True),), SmoothedRule.gaussian(0.5, 3)).describe()
+
+    def votes(part: str, counts: tuple[int, ...], **bounds: float) -> Stage:
+        return Stage(part, Role.ESTIMATION, 1.0 if part == "level-0" else 0.5, counts, sum(counts), **bounds)
+
+    def ended(index: int, predicted: int | None, radius: float, outcome: Outcome, by: str, *stages: Stage) -> Record:
+        return Record(index, 1, Certificate(predicted, radius, outcome, 0.001, stages, answered_by=by), 1.0)
+
+    answered = votes("level-0", (2, 90, 0, 8), lower=0.8, upper=0.1, radius=0.9)
+    deferred = votes("level-0", (2, 8, 0, 90), upper=0.2, radius=0.75)
+    undecided = votes("level-0", (1, 49, 0, 50), lower=0.4, upper=0.1, radius=0.0)
+    records = (
+        ended(0, 1, 0.9, Outcome.CERTIFIED, "level-0", answered),
+        ended(1, 2, 0.25, Outcome.CERTIFIED, "last", deferred, votes("last", (0, 10, 90), radius=0.25)),
+        ended(2, None, 0.0, Outcome.LEVEL_UNDECIDED, "level-0", undecided),
+        # The level answers, and the last one was asked how far its class holds beyond.
+        ended(3, 1, 0.9375, Outcome.CERTIFIED, "level-0", answered, votes("last", (0, 99, 1), radius=0.9375)),
+    )
+    run = Run(Path("run.jsonl"), replace(PLAN, rule=rule, inputs={"start": 0, "skip": 1, "count": 4}), records, True)
+    export_tsv(run, tmp_path / "log.tsv")
+    found = pd.read_csv(tmp_path / "log.tsv", sep="\t", dtype=str).drop(columns="time")
+    assert " ".join(found.columns[:9]) == "idx label predict radius r_neg correct pred_uc corr_uc stage"
+    assert [" ".join(row[:9]) for row in found.to_numpy()] == [
+        "0 1 1 0.900000 inf 1 1 1 0",
+        "1 1 2 0.250000 0.750000 0 2 0 1",
+        "2 1 -2 0.000000 inf 0 -1 0 0",
+        "3 1 1 0.937500 inf 1 1 1 0",
+    ]
+    assert found["sigma"].tolist() == ["1.0", "0.5", "1.0", "1.0"]
+
+
 radii = st.floats(0, 3.8)
 
 
@@ -99,6 +143,14 @@ def test_other_tools_read_the_time(tmp_path: Path) -> None:
     export_tsv(RUN, tmp_path / "log.tsv")
     times = pd.to_timedelta(pd.read_csv(tmp_path / "log.tsv", sep="\t")["time"].str.replace(",", ""))
     assert list(times) == [timedelta(seconds=r.seconds) for r in RUN.records]
+
+
+def test_csv_holds_the_frame_with_every_digit_by_index(tmp_path: Path) -> None:
+    export_csv(run_of(*reversed(RUN.records)), tmp_path / "run.csv")
+    found = pd.read_csv(tmp_path / "run.csv")
+    pd.testing.assert_frame_equal(found, RUN.frame(), check_dtype=False)
+    assert found["index"].tolist() == [5, 10, 15, 20]
+    assert "0.52,110,1.25,estimation" in (tmp_path / "run.csv").read_text()
 
 
 def test_parquet_holds_the_frame_with_every_digit_and_each_stage(tmp_path: Path) -> None:
@@ -134,7 +186,7 @@ def test_parquet_without_pyarrow_says_what_to_install(tmp_path: Path, monkeypatc
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("export", [export_tsv, export_parquet])
+@pytest.mark.parametrize("export", [export_tsv, export_csv, export_parquet])
 def test_places_that_cannot_be_written(tmp_path: Path, export: object) -> None:
     assert callable(export)
     (tmp_path / "file").touch()

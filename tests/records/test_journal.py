@@ -34,14 +34,17 @@ def test_a_run_comes_back_as_it_was_written(path):
 def test_the_frame_has_the_columns_of_the_contract(path):
     write_all(path, plan(), records())
     frame = sx.read(path).frame()
-    assert list(frame.columns) == "index label predicted radius correct outcome sigma draws seconds".split()
+    columns = "index label predicted radius correct outcome sigma samples seconds limited_by"
+    assert list(frame.columns) == columns.split()
     assert frame["index"].tolist() == [0, 2, 4, 6, 8]
     assert frame["predicted"].tolist() == [-1, 0, 0, 0, 0]
     assert frame["radius"].tolist() == [r.certificate.radius for r in records()]
     assert frame["correct"].tolist() == [False, False, False, True, False]
     assert frame["outcome"].tolist()[:2] == ["no_majority", "certified"]
     assert set(frame["sigma"]) == {0.5}
-    assert set(frame["draws"]) == {1100}
+    assert set(frame["samples"]) == {1100}
+    write_all(path.with_name("other.jsonl"), plan(), records()[::-1])  # as it may come about on a GPU
+    assert sx.read(path.with_name("other.jsonl")).frame().equals(frame)
 
 
 @pytest.mark.parametrize("kept", range(6))
@@ -73,7 +76,7 @@ def test_a_torn_last_line_is_dropped_wherever_it_was_torn(path):
         assert path.read_bytes() == b"".join(lines[:kept])
 
 
-def test_a_run_killed_while_the_plan_was_written_starts_anew(path):
+def test_a_run_killed_while_the_plan_was_written_starts_again(path):
     first = encode(plan().to_json())
     for size in (0, 1, 5, len(first) - 1):
         path.write_bytes(first[:size])
@@ -85,13 +88,18 @@ def test_a_run_killed_while_the_plan_was_written_starts_anew(path):
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ({"n": 2_000}, "n: 2000 here, 1000 there"),
-        ({"alpha": 0.01}, "alpha: 0.01 here, 0.001 there"),
-        ({"seed": 1}, "seed: 1 here, 0 there"),
-        ({"system": "t" * 32}, "system (the model's weights or its settings): 't"),
-        ({"rule": {**plan().rule, "sigma": 0.25}}, "rule.sigma: 0.25 here, 0.5 there"),
-        ({"inputs": {"start": 0, "skip": 1, "count": 5}}, "inputs.skip: 1 here, 2 there"),
-        ({"arithmetic": "cuda bfloat16"}, "arithmetic: 'cuda bfloat16' here"),
+        ({"n": 2_000}, "n is 1000 there and 2000 here"),
+        ({"alpha": 0.01}, "alpha is 0.001 there and 0.01 here"),
+        ({"seed": 1}, "seed is 0 there and 1 here"),
+        ({"system": "t" * 32}, "here (the model's weights or its settings)"),
+        (
+            {"data": {**plan().data, "fingerprint": "t" * 32}},
+            "changed, or their size or split is another). Repeat the options it was written with, on the images as "
+            "they were then, to continue it",
+        ),
+        ({"rule": {**plan().rule, "sigma": 0.25}}, "rule.sigma is 0.5 there and 0.25 here"),
+        ({"inputs": {"start": 0, "skip": 1, "count": 5}}, "inputs.skip is 2 there and 1 here"),
+        ({"arithmetic": "cuda bfloat16"}, "arithmetic is 'cpu float32' there and 'cuda bfloat16' here"),
     ],
 )
 def test_another_plan_is_refused_and_the_difference_named(path, change, named):
@@ -149,7 +157,8 @@ def test_a_run_file_that_is_taken_away_ends_the_run(path, fate):
     else:
         path.rename(path.with_name("elsewhere.jsonl"))
     if fate == "replaced":
-        Journal(path, plan()).close()
+        write_all(path.with_name("other.jsonl"), plan(), records())
+        path.with_name("other.jsonl").rename(path)
     with pytest.raises(sx.RunError, match="moved or deleted"):
         journal.finish()
     journal.close()
@@ -166,11 +175,52 @@ def test_a_second_writer_is_refused_also_from_another_process(path):
             f"Journal(Path({str(path)!r}), plan())"
         )
         root = Path(__file__).parents[2]
-        child = subprocess.run(
-            [sys.executable, "-c", script], cwd=root, capture_output=True, text=True, check=False
-        )
+        child = subprocess.run([sys.executable, "-c", script], cwd=root, capture_output=True, text=True, check=False)
         assert "another process is writing" in child.stderr
     Journal(path, plan()).close()
+    assert [each.name for each in path.parent.iterdir()] == [path.name], "the lock is gone with its holder"
+
+
+def test_a_writer_is_locked_out_where_there_is_no_fcntl(path):
+    script = (
+        "import sys; sys.modules['fcntl'] = None\n"
+        "from pathlib import Path; from sigmax.records.journal import Journal\n"
+        "from tests.records.helpers import plan, records\n"
+        f"path = Path({str(path)!r})\n"
+        "with Journal(path, plan()) as journal:\n"
+        "    journal.write(records()[0])\n"
+        "    try:\n"
+        "        Journal(path, plan())\n"
+        "    except ValueError as error:\n"
+        "        print(error)\n"
+    )
+    root = Path(__file__).parents[2]
+    child = subprocess.run([sys.executable, "-c", script], cwd=root, capture_output=True, text=True, check=True)
+    assert "another process is writing" in child.stdout
+    assert len(sx.read(path).records) == 1
+    Journal(path, plan()).close()
+    assert [each.name for each in path.parent.iterdir()] == [path.name]
+
+
+def test_a_writer_that_was_killed_locks_nobody_out(path):
+    script = (
+        "import os; from pathlib import Path; from sigmax.records.journal import Journal\n"
+        "from tests.records.helpers import plan, records\n"
+        f"journal = Journal(Path({str(path)!r}), plan()); journal.write(records()[0]); os._exit(9)"
+    )
+    root = Path(__file__).parents[2]
+    assert subprocess.run([sys.executable, "-c", script], cwd=root, check=False).returncode == 9
+    with Journal(path, plan()) as journal:
+        assert len(journal.records) == 1
+
+
+def test_a_file_of_format_1_is_refused_in_one_sentence(path):
+    old = {**plan().to_json(), "format": 1}
+    path.write_bytes(encode(old))
+    expected = "the run file has format 1; this version reads format 2, so certify again"
+    for attempt in (lambda: Journal(path, plan()), lambda: sx.read(path), lambda: sx.verify(path)):
+        with pytest.raises(sx.RequestError, match=expected):
+            attempt()
 
 
 def test_unwritable_places_are_refused(tmp_path):

@@ -1,20 +1,17 @@
 """verify: a record must prove its radius from its own counts, and the line that does not is named."""
 
 import gzip
-import json
 import zlib
 from dataclasses import replace
+from math import nextafter
 
 import pytest
 
 import sigmax as sx
-from sigmax.certify.procedure import replay
-from sigmax.certify.smoothed_rule import SmoothedRule
-from sigmax.records.certificate import Stage
 from sigmax.records.journal import write_all
-from sigmax.records.lines import decode, encode
 from sigmax.records.verify import disagreements
-from tests.records.helpers import plan, records
+from sigmax.rules.replay import replay
+from tests.records.helpers import encoded, findings, forge, gaussian, plan, records, stages
 
 
 @pytest.fixture
@@ -24,23 +21,13 @@ def path(tmp_path):
     return path
 
 
-def forge(path, line, change):
-    """Alter one line and give it a fitting checksum: only the mathematics can tell."""
-    lines = path.read_bytes().splitlines()
-    data = json.loads(json.dumps(decode(lines[line - 1])))
-    change(data)
-    lines[line - 1] = encode(data).rstrip(b"\n")
-    path.write_bytes(b"\n".join(lines) + b"\n")
-
-
-def findings(path):
-    return [(f.line, f.message) for f in sx.verify(path).findings]
-
-
 def test_an_honest_run_holds(path):
     verdict = sx.verify(path)
     assert verdict.holds
     assert (verdict.records, verdict.planned, verdict.finished, verdict.imported) == (5, 5, True, False)
+    assert sx.verify(sx.read(path)) == verdict
+    with pytest.raises(sx.RequestError, match="expected a Run or the path of a run file; got list"):
+        sx.verify([path])
 
 
 def test_an_unfinished_run_holds_as_far_as_it_goes(path):
@@ -50,9 +37,7 @@ def test_an_unfinished_run_holds_as_far_as_it_goes(path):
     assert (verdict.records, verdict.planned, verdict.finished) == (2, 5, False)
 
 
-@pytest.mark.parametrize(
-    "old_new", [(b"740", b"741"), (b'"radius":0.', b'"radius":1.'), (b'"label":2', b'"label":0')]
-)
+@pytest.mark.parametrize("old_new", [(b"740", b"741"), (b'"radius":0.', b'"radius":1.'), (b'"label":2', b'"label":0')])
 def test_a_flipped_digit_is_found_and_its_line_named(path, old_new):
     lines = path.read_bytes().splitlines(keepends=True)
     lines[3] = lines[3].replace(*old_new, 1)
@@ -71,7 +56,7 @@ def test_a_flipped_digit_is_found_and_its_line_named(path, old_new):
         (lambda d: d["stages"][1].update(counts=[870, 140, 0]), "sum to n=1000; they sum to 1010"),
         (lambda d: d["stages"][0].update(counts=[99, 0, 0]), "they sum to 99"),
         (lambda d: d["stages"][0].update(counts=[0, 100, 0]), "predicted is recorded as 0"),
-        (lambda d: d["stages"][1].update(n=2000, counts=[1720, 280, 0]), "should hold n=1000 draws"),
+        (lambda d: d["stages"][1].update(n=2000, counts=[1720, 280, 0]), "should hold n=1000 samples"),
         (lambda d: d["stages"][1].update(sigma=1.0), "the record has n=1000 at sigma=1.0"),
         (lambda d: d["stages"][1].update(lower=0.99), "estimation lower is recorded as 0.99"),
         (lambda d: d["stages"][1].update(alpha=0.01), "estimation alpha is recorded as 0.01"),
@@ -79,6 +64,9 @@ def test_a_flipped_digit_is_found_and_its_line_named(path, old_new):
         (lambda d: d.update(predicted=2), "predicted is recorded as 2, the counts give 0"),
         (lambda d: d.update(outcome="too_close"), "outcome is recorded as too_close"),
         (lambda d: d.update(label=7), "label 7 is not a class"),
+        (lambda d: d.update(answered_by="expert-0"), "answered_by is recorded as expert-0, the counts give "),
+        (lambda d: d.update(limited_by=None), "limited_by is recorded as None, the counts give estimation"),
+        (lambda d: d.update(limited_by=7), "limited_by must be a part or a stage"),
         (lambda d: d.update(index=1), "input 1 is not in the plan"),
         (lambda d: d.update(index=0), "input 0 is recorded twice"),
         (lambda d: d["stages"].pop(), "no stage 'estimation'"),
@@ -94,6 +82,18 @@ def test_a_flipped_digit_is_found_and_its_line_named(path, old_new):
         (lambda d: d.update(seconds=-5.0), "seconds must be a number"),
         (lambda d: d.update(kind="banana"), "kind must be 'input'"),
         (lambda d: d.update(radius=d["radius"] + 1e-9), "radius is recorded as"),
+        (lambda d: d.update(radius=nextafter(d["radius"], 9.0)), "radius is recorded as"),
+        (lambda d: d["stages"][1].update(lower=nextafter(d["stages"][1]["lower"], 1.0)), "estimation lower is"),
+        (lambda d: d["stages"][1].update(radius=nextafter(d["stages"][1]["radius"], 9.0)), "estimation radius is"),
+        (lambda d: d.update(radius=float("inf")), "Infinity"),
+        (lambda d: d["stages"][1].update(looks=[]), "not spelled as sigmax writes it"),
+        (lambda d: d["stages"][1].update(note=1), "note"),
+        (lambda d: d.update(seconds=-0.0), "not spelled as sigmax writes it"),
+        (lambda d: d.update(seconds=0.1234567), "not spelled as sigmax writes it"),
+        (lambda d: d.update(seconds=1), "seconds must be a number"),
+        (lambda d: d["stages"][0].update(alpha=-0.0), "not spelled as sigmax writes it"),
+        (lambda d: d["stages"][0].update(alpha=0), "a stage's alpha must be a finite number"),
+        (lambda d: d.update(label=d.pop("label")), "not spelled as sigmax writes it"),
         (lambda d: d.update(alpha="0.001"), "alpha is recorded as"),
         (lambda d: d.update(radius=None), "radius must be a finite number, got None"),
     ],
@@ -103,6 +103,39 @@ def test_a_forged_record_is_found_and_its_line_named(path, change, message):
     found = findings(path)
     assert found[0][0] == 5
     assert message in " ".join(text for _, text in found)
+
+
+@pytest.mark.parametrize(
+    ("line", "change"),
+    [
+        (7, lambda d: d.update(note=1)),
+        (7, lambda d: d.update(seconds=-0.0)),
+        (7, lambda d: d.update(seconds=1)),
+        (7, lambda d: d.pop("seconds")),
+        (7, lambda d: d.update(inputs=5.0)),
+        (1, lambda d: d["inputs"].update(note=1)),
+        (1, lambda d: d["inputs"].update(skip=2.0)),
+        (1, lambda d: d["rule"].update(note=1)),
+        (1, lambda d: d["rule"].update(sigma=1)),
+        (1, lambda d: d["rule"].update(defers=0)),
+        (1, lambda d: d["sampling"].update(note=1)),
+        (1, lambda d: d["made_with"].update(spare=-0.0)),
+        (1, lambda d: d["made_with"].update(spare=float("nan"))),
+    ],
+)
+def test_a_forged_plan_or_end_line_is_found(path, line, change):
+    forge(path, line, change)
+    assert {found for found, _ in findings(path)} >= {line}
+
+
+def test_a_record_may_claim_less_by_rounding_alone(path):
+    def lower(d, by):
+        d["radius"] = d["stages"][1]["radius"] = d["radius"] * (1 - by)
+
+    forge(path, 5, lambda d: lower(d, 1e-12))  # as another version of scipy may have computed it
+    assert sx.verify(path).holds
+    forge(path, 5, lambda d: lower(d, 1e-9))
+    assert not sx.verify(path).holds
 
 
 def test_a_missing_record_is_found(path):
@@ -148,7 +181,8 @@ def test_every_bad_line_is_named_not_only_the_first(path):
         {"seed": "x"},
         {"data": 5},
         {"made_with": 5},
-        {"rule": {"scheme": "smoothed", "sigma": 10**400, "classes": 3, "bound": "one-sided"}},
+        {"norm": "linf"},
+        {"rule": {**plan().rule, "sigma": 10**400}},
     ],
 )
 def test_a_plan_that_could_not_have_been_run_is_found(path, change):
@@ -193,16 +227,34 @@ def test_calling_a_run_imported_does_not_make_it_pass(path, change, message):
     assert message in " ".join(text for line, text in findings(path) if line == 5)
 
 
-@pytest.mark.parametrize("name", [["x"], {}, None, 7, True])
-def test_a_stage_without_a_proper_name_is_found(path, name):
-    forge(path, 5, lambda d: d["stages"][0].update(name=name))
-    assert "a stage's name must be text" in findings(path)[0][1]
+@pytest.mark.parametrize("value", [["x"], {}, None, 7, True, "nothing"])
+def test_a_stage_without_a_proper_part_or_role_is_found(path, value):
+    if value != "nothing":
+        forge(path, 5, lambda d: d["stages"][0].update(part=value))
+        assert "a stage's part must be text" in findings(path)[0][1]
+    forge(path, 4, lambda d: d["stages"][0].update(role=value))
+    assert "a stage's role must be one of selection" in findings(path)[0][1]
+
+
+def test_a_surplus_or_repeated_key_is_found(path):
+    forge(path, 5, lambda d: d.update(note="read me"))
+    assert "it has note as well" in findings(path)[0][1]
+    forge(path, 1, lambda d: d.update(note="read me"))
+    assert "the plan has note" in findings(path)[0][1]
+
+
+def test_a_key_that_stands_twice_is_found(path):
+    lines = path.read_bytes().splitlines()
+    body = lines[4].rpartition(b',"crc"')[0].decode() + "}"
+    lines[4] = encoded(body.replace('"radius":', '"radius":9.0,"radius":', 1))
+    path.write_bytes(b"\n".join(lines) + b"\n")
+    assert "a name stands twice" in findings(path)[0][1]
 
 
 def test_a_tiny_sigma_does_not_hide_a_large_claim(path):
-    tiny = SmoothedRule(sigma=1e-15, classes=3)
-    stages = (Stage("selection", 1e-15, (100, 0, 0), 100), Stage("estimation", 1e-15, (1000, 0, 0), 1000))
-    proved = replay(tiny.certifying(n0=100, n=1000, alpha=1e-3), stages)
+    tiny = gaussian(1e-15, 3)
+    votes = stages("", 1e-15, (100, 0, 0), (1000, 0, 0))
+    proved = replay(tiny.certifying(n0=100, n=1000, alpha=1e-3), votes)
     inflated = replace(proved, radius=9.9e-11, stages=(proved.stages[0], replace(proved.stages[1], radius=9.9e-11)))
     assert not list(disagreements(proved, proved))
     assert any("radius is recorded as" in text for text in disagreements(inflated, proved))

@@ -4,12 +4,13 @@ from typing import Any
 
 import pytest
 
-from sigmax.records.certificate import Certificate, Outcome, Stage
-from sigmax.records.field import read_log
 from sigmax.records.journal import write_all
 from sigmax.records.lines import Record
+from sigmax.records.logs.read import read_log
 from sigmax.records.plan import Plan
 from sigmax.records.run import Run, read
+from sigmax.rules.certificate import Certificate, Outcome, Role, Stage
+from sigmax.rules.smoothed import SmoothedRule
 from tests.report.digits import SYSTEMS, digits_run
 
 MakeRun = Callable[..., Run]
@@ -26,13 +27,14 @@ def make_run() -> MakeRun:
         sigma: float = 0.5,
         **plan: Any,
     ) -> Run:
-        told = {
-            "rule": {"scheme": "smoothed", "sigma": sigma, "classes": 3, "bound": "one-sided"},
+        fields = {
+            "rule": dict(SmoothedRule.gaussian(sigma, 3).describe()),
+            "norm": "l2",
             "n0": 10,
             "n": 1000,
             "alpha": 0.001,
             "seed": 7,
-            "noise": "philox-1",
+            "generator": "philox-1",
             "arithmetic": "cpu float32",
             "data": {"name": "digits", "split": "test", "fingerprint": "f00d"},
             "inputs": {"start": 0, "skip": 2, "count": len(inputs) if planned is None else planned},
@@ -40,15 +42,16 @@ def make_run() -> MakeRun:
             "made_with": {"sigmax": "0.1.0", "batch": 512},
         }
         records = tuple(_record(2 * i, sigma, *one) for i, one in enumerate(inputs))
-        return Run(Path(path), Plan(**{**told, **plan}), records, finished=planned is None)
+        return Run(Path(path), Plan(**{**fields, **plan}), records, finished=planned is None)
 
     return make
 
 
 def _record(index: int, sigma: float, label: int, predicted: int | None, radius: float) -> Record:
-    stage = Stage("estimation", sigma, (0, 1000, 0), 1000, alpha=0.001, lower=0.9, radius=radius)
+    stage = Stage("", Role.ESTIMATION, sigma, (0, 1000, 0), 1000, alpha=0.001, lower=0.9, radius=radius)
     outcome = Outcome.TOO_CLOSE if predicted is None else Outcome.CERTIFIED
-    return Record(index, label, Certificate(predicted, radius, outcome, 0.001, (stage,)), 0.5)
+    by = {"answered_by": "", "limited_by": stage.name}
+    return Record(index, label, Certificate(predicted, radius, outcome, 0.001, (stage,), **by), 0.5)
 
 
 @pytest.fixture(scope="session")
@@ -81,3 +84,9 @@ def digits_runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
     """Real runs on 40 digits: three experts by themselves, routed by both rules, routed with a tree of routers."""
     folder = tmp_path_factory.mktemp("digits")
     return {name: digits_run(name, folder) for name in SYSTEMS}
+
+
+@pytest.fixture(scope="session")
+def cascade_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A real run whose first level defers on noisy copies it is not confident about."""
+    return digits_run("cascade", tmp_path_factory.mktemp("cascade"))

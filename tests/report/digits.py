@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 import sigmax as sx
-from sigmax.certify.scheme import Scheme
+from sigmax.jobs.certify import certify_run
 from sigmax.records.run import Run
-from sigmax.system.job import certify_run
+from sigmax.schemes.scheme import Scheme
 
 INPUTS, N0, N = 40, 20, 500
 SYSTEMS = ("low", "mid", "high", "exact", "consensus", "min", "inner", "tree", "with-exact")
@@ -28,16 +28,13 @@ def system(name: str) -> Scheme:
     if name in sigmas:
         return sx.Smoothed(nearest, sigma=sigmas[name], classes=10)
     if name == "exact":
-        largest = float(torch.linalg.matrix_norm(means.double(), 2))
-        return sx.Lipschitz(nearest, 1.001 * largest, classes=10)
-    experts = [system(expert) for expert in sigmas]
-    if name == "inner":
-        return sx.Dual(router(darkness, 2), experts[1:])
-    if name == "tree":
-        return sx.Dual(router(darkness, 2), [experts[0], system("inner")])
-    if name == "with-exact":
-        return sx.Dual(router(darkness, 2), [system("exact"), experts[2]])
-    return sx.Dual(router(darkness, 3), experts, rule=name)
+        return sx.Lipschitz(nearest, 1.001 * float(torch.linalg.matrix_norm(means.double(), 2)), classes=10)
+    if name == "cascade":
+        confident = sx.models.selective(linear(30 * means, -15 * (means**2).sum(1)), confidence=0.7)
+        return sx.Cascade([sx.Smoothed(confident, sigma=0.4, classes=10)], last=system("low"))
+    pairs = {"inner": ("mid", "high"), "tree": ("low", "inner"), "with-exact": ("exact", "high")}
+    experts = [system(expert) for expert in pairs.get(name, sigmas)]
+    return sx.Dual(router(darkness, len(experts)), experts, rule="consensus" if name in pairs else name)
 
 
 def router(darkness: Tensor, routes: int) -> sx.Smoothed:

@@ -7,17 +7,17 @@ from typing import Any
 from scipy.special import betaincinv
 from scipy.stats import norm
 
-from sigmax.certify.dual_rule import DualRule
-from sigmax.certify.procedure import Answer, Rule, Seen
-from sigmax.certify.smoothed_rule import SmoothedRule
-from sigmax.records.certificate import Certificate
 from sigmax.records.lines import Record
 from sigmax.records.plan import Plan
 from sigmax.records.run import Run
+from sigmax.rules.certificate import Certificate
+from sigmax.rules.procedure import Answer, Rule, Scores
+from sigmax.rules.routed.rule import DualRule
+from sigmax.rules.smoothed import SmoothedRule
 
 N0, N, ALPHA = 10, 1000, 1e-3
-ROUTER = SmoothedRule(sigma=1.0, classes=2)
-LOW, HIGH = SmoothedRule(sigma=0.5, classes=3), SmoothedRule(sigma=1.0, classes=3)
+ROUTER = SmoothedRule.gaussian(1.0, 2)
+LOW, HIGH = SmoothedRule.gaussian(0.5, 3), SmoothedRule.gaussian(1.0, 3)
 CONSENSUS = DualRule(ROUTER, (LOW, HIGH), "consensus")
 MINIMUM = DualRule(ROUTER, (LOW, HIGH), "min")
 
@@ -60,13 +60,14 @@ def certificate(rule: Rule, answers: Answers) -> Certificate:
 
 def run_of(rule: Rule, inputs: Sequence[tuple[int, Answers]], *, name: str, first: int = 0, **plan: Any) -> Run:
     """A run of (label, answers) pairs; the system is known by its `name`, which its file bears too."""
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "rule": dict(rule.describe()),
         "n0": N0,
         "n": N,
         "alpha": ALPHA,
         "seed": 0,
-        "noise": "shake128-sfc64/128",
+        "norm": "l2",
+        "generator": "shake128-sfc64/128",
         "arithmetic": "cpu float32",
         "data": {"name": "digits", "split": "test", "fingerprint": "f00d"},
         "inputs": {"start": first, "skip": 1, "count": len(inputs)},
@@ -76,9 +77,9 @@ def run_of(rule: Rule, inputs: Sequence[tuple[int, Answers]], *, name: str, firs
     records = tuple(
         Record(first + i, label, certificate(rule, answers), 0.5) for i, (label, answers) in enumerate(inputs)
     )
-    return Run(Path(f"{name}.jsonl"), Plan(**{**told, **plan}), records, finished=True)
+    return Run(Path(f"{name}.jsonl"), Plan(**{**fields, **plan}), records, finished=True)
 
 
 def seen(winner: int, margin: float) -> dict[str, Answer]:
     """The scores a deterministic expert shows."""
-    return {"measure": Seen(winner, margin, 0.0)}
+    return {"score": Scores(winner, margin, 0.0, 0.0)}

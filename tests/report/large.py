@@ -1,6 +1,6 @@
 """A run as large as a test set, made by the real rule from votes drawn at random.
 
-One in four certificates is made anew, since that takes the time. Where the others stand is drawn at random too: too
+One in four certificates is recomputed, since that takes the time. Where the others stand is drawn at random too: too
 far apart for gzip, which looks back over 32 kB, to make the page smaller by more than a few percent.
 """
 
@@ -9,18 +9,18 @@ from pathlib import Path
 import numpy as np
 
 import sigmax as sx
-from sigmax.certify.dual_rule import DualRule
-from sigmax.certify.procedure import Rule
-from sigmax.certify.smoothed_rule import SmoothedRule
-from sigmax.records.certificate import Certificate
 from sigmax.records.lines import Record
 from sigmax.records.plan import Plan
 from sigmax.records.run import Run
+from sigmax.rules.certificate import Certificate
+from sigmax.rules.procedure import Rule
+from sigmax.rules.routed.rule import DualRule
+from sigmax.rules.smoothed import SmoothedRule
 
 REPEATED = 4
 INPUTS, CLASSES, N0, N, ALPHA = 10_000, 10, 100, 100_000, 1e-3
-EXPERTS = tuple(SmoothedRule(sigma=sigma, classes=CLASSES) for sigma in (0.25, 0.5, 1.0))
-DUAL = DualRule(SmoothedRule(sigma=1.0, classes=3), EXPERTS, "consensus")
+EXPERTS = tuple(SmoothedRule.gaussian(sigma, CLASSES) for sigma in (0.25, 0.5, 1.0))
+DUAL = DualRule(SmoothedRule.gaussian(1.0, 3), EXPERTS, "consensus")
 
 
 def noise_images(count: int = INPUTS) -> sx.data.Dataset:
@@ -34,9 +34,7 @@ def noise_images(count: int = INPUTS) -> sx.data.Dataset:
 def large_run(rule: Rule, images: sx.data.Dataset, *, name: str) -> Run:
     """All images certified; the true class leads nearly always, by as much as chance has it."""
     rng = np.random.default_rng(2)
-    made = {
-        c: [certificate(rule, c, rng) for _ in range(_distinct(images, c))] for c in set(images.labels.tolist())
-    }
+    made = {c: [certificate(rule, c, rng) for _ in range(_distinct(images, c))] for c in set(images.labels.tolist())}
     records = tuple(
         Record(i, label, made[label][int(rng.integers(len(made[label])))], 0.5)
         for i, label in enumerate(images.labels.tolist())
@@ -47,7 +45,8 @@ def large_run(rule: Rule, images: sx.data.Dataset, *, name: str) -> Run:
         n=N,
         alpha=ALPHA,
         seed=0,
-        noise="shake128-sfc64/128",
+        norm="l2",
+        generator="shake128-sfc64/128",
         arithmetic="cpu float32",
         data={
             "name": images.name,
@@ -73,7 +72,7 @@ def certificate(rule: Rule, label: int, rng: np.random.Generator) -> Certificate
     try:
         question = next(procedure)
         while True:
-            part = question.stage.rpartition("/")[0]
+            part = question.part
             if part not in shares:
                 favourite = int(rng.integers(question.classes)) if part == "router" else label
                 rest = np.full(question.classes, 0.3)

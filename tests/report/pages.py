@@ -5,25 +5,34 @@ import io
 import json
 import re
 from base64 import b64decode
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
 from sigmax.records.run import Run
-from sigmax.report.comparison import grid, table
+from sigmax.report.compare.comparison import table
+from sigmax.report.compare.diagnosis import routing_analysis
 from sigmax.report.html import document
+from sigmax.report.markdown import page as markdown
+from sigmax.report.metrics.accuracy import grid
 from sigmax.report.runs import named
-from sigmax.report.study import study
 
 
 def page_of(runs: Run | Iterable[Run], **options: Any) -> str:
     """The page alone, without the files that stand beside it in a report."""
     by_name = named(runs)
-    found = study(by_name)
+    found = routing_analysis(by_name)
     frame = table(by_name, found, grid(by_name.values(), None), strict=False)
     return document(by_name, found, frame, strict=False, **options)
+
+
+def markdown_of(runs: Run | Iterable[Run], radii: Sequence[float] | None = None) -> str:
+    """report.md alone."""
+    by_name = named(runs)
+    found, asked = routing_analysis(by_name), grid(by_name.values(), radii)
+    return markdown(by_name, found, table(by_name, found, asked, strict=False), asked, strict=False)
 
 
 def content(page: str, name: str) -> str:

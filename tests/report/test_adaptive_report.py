@@ -10,9 +10,9 @@ import pytest
 import sigmax as sx
 from sigmax import RequestError, report
 from sigmax.records.run import Run
-from sigmax.report.questions import furthest_asked, mean_draws, shared_targets, up_to
+from sigmax.report.metrics.adaptive import furthest_asked, mean_samples, shared_targets, up_to
 from tests.report.digits import INPUTS, N, adaptive_run, system
-from tests.report.pages import at, data, page_of
+from tests.report.pages import at, data, markdown_of, page_of
 
 Runs = dict[str, Run]
 TARGETS = (0.25, 0.5)
@@ -46,9 +46,7 @@ SHARES: dict[str, Callable[[Run], object]] = {
 @pytest.mark.parametrize("name", SHARES)
 def test_shares_of_votes_that_ended_early_are_refused(asked: Runs, name: str) -> None:
     for run in ("targets", "tolerance", "free", "dual"):
-        with pytest.raises(
-            RequestError, match=rf"{run}\.jsonl was sampled adaptively.*certify with fixed sampling"
-        ):
+        with pytest.raises(RequestError, match=rf"{run}\.jsonl was sampled adaptively.*certify with fixed sampling"):
             SHARES[name](asked[run])
     assert SHARES[name](asked["fixed"]) is not None
 
@@ -57,8 +55,8 @@ def test_dominance_by_radius_and_only_where_both_were_asked(asked: Runs) -> None
     (found,) = report.dominance([asked["fixed"], asked["targets"]])
     assert (found.scale, found.end, found.only) == ("radius", 0.5, TARGETS)
     assert {s.stop for s in found.stretches} <= set(TARGETS)
-    told = "targets was asked only about 0.25, 0.5; other radii that it proves were not sought."
-    assert str(found).endswith(told)
+    sentence = "targets was asked only about 0.25, 0.5; between them it may prove less than it could."
+    assert str(found).endswith(sentence)
     assert "at the radii 0.25, 0.5" in str(found)
     (found,) = report.dominance([asked["fixed"], asked["free"]])
     assert (found.scale, found.end, found.only) == ("radius", math.inf, ())
@@ -70,9 +68,7 @@ def test_at_the_targets_the_verdict_is_that_of_the_accuracies(asked: Runs, tmp_p
     assert found.only == shared_targets(asked["targets"], other) == (0.25,)
     mine, theirs = (report.certified_accuracy(run, 0.25).iloc[0] for run in (asked["targets"], other))
     assert mine != theirs
-    assert sum(s.gap * (1 if s.better == "targets" else -1) for s in found.stretches) == pytest.approx(
-        mine - theirs
-    )
+    assert sum(s.gap * (1 if s.better == "targets" else -1) for s in found.stretches) == pytest.approx(mine - theirs)
     assert "at radius 0.25, by up to" in str(found)
 
 
@@ -89,9 +85,18 @@ def test_tables_say_nothing_beyond_what_was_asked(asked: Runs) -> None:
     assert frame.loc["targets", ["0.25", "0.5"]].notna().all()
     assert frame.loc["targets", ["0.5001", "0.75"]].isna().all()
     assert frame.loc[["fixed", "free", "tolerance"], ["0.5001", "0.75"]].notna().all(axis=None)
-    assert frame.loc["targets", "mean draws"] == pytest.approx(mean_draws(asked["targets"]))
-    assert math.isnan(frame.loc["fixed", "mean draws"])
-    assert "mean draws" not in report.compare(asked["fixed"])
+    assert frame.loc["targets", "mean samples"] == pytest.approx(mean_samples(asked["targets"]))
+    assert math.isnan(frame.loc["fixed", "mean samples"])
+    assert "mean samples" not in report.compare(asked["fixed"])
+
+
+def test_accuracies_are_nan_beyond_what_was_asked(asked: Runs) -> None:
+    radii = [0.5, 0.6]
+    for name, nan in (("targets", [False, True]), ("dual", [False, True]), ("fixed", [False, False])):
+        assert report.certified_accuracy(asked[name], radii).isna().tolist() == nan
+        assert report.certified_share(asked[name], radii).isna().tolist() == nan
+        columns = report.certified_interval(asked[name], radii)[["accuracy", "low", "high"]]
+        assert columns.isna().to_numpy().tolist() == [[of] * 3 for of in nan]
 
 
 def test_radii_asked_about_are_columns_of_their_own(tmp_path: Path) -> None:
@@ -100,20 +105,19 @@ def test_radii_asked_about_are_columns_of_their_own(tmp_path: Path) -> None:
     assert columns == ["0", "0.25", "0.3", "0.45"]
 
 
-def test_the_page_says_what_was_asked(asked: Runs, tmp_path: Path) -> None:
-    report.write(asked.values(), tmp_path)
-    page = (tmp_path / "report.md").read_text()
-    drawn = f"{mean_draws(asked['targets']):,.0f}"
-    assert f"| targets | 0.4 | at most 1000, {drawn} draws an input on average |" in page
+def test_the_page_says_what_was_asked(asked: Runs) -> None:
+    page = markdown_of(asked.values())
+    drawn = f"{mean_samples(asked['targets']):,.0f}"
+    assert f"| targets | 0.4 | at most 1000, {drawn} samples an input on average |" in page
     assert "| fixed | 0.4 | 1000 |" in page
-    for told in (
+    for sentence in (
         "sampled: adaptive, asked which of 0.25, 0.5 hold; no distribution of p_A",
-        "only at 0.25, 0.5 are its accuracies what it was asked for; a radius in between is proved but was not",
-        "its radii may fall short of what all draws would prove by 0.05 of sigma",
+        "it was asked about the radii 0.25, 0.5 alone: read its accuracies there",
+        "its radii may fall short of what all samples would prove by 0.05 of sigma",
         "the runs were not asked the same",
         "-: beyond the largest radius asked about.",
     ):
-        assert told in page
+        assert sentence in page
     assert "not asked the same" not in "".join(report.notes.on_comparing([asked["fixed"]] * 2))
 
 
@@ -146,9 +150,7 @@ def test_the_page_holds_every_look(asked: Runs) -> None:
                 (kept,) = [of for of in columns["stages"] if of["name"] == stage.name]
                 place = row if kept["inputs"] is None else kept["inputs"].index(row)
                 looks = kept["looks"][place] if kept["looks"] else []
-                assert [sum(look[1::2]) for look in looks] == np.cumsum(
-                    [sum(look) for look in stage.looks]
-                ).tolist()
+                assert [sum(look[1::2]) for look in looks] == np.cumsum([sum(look) for look in stage.looks]).tolist()
                 if looks:
                     assert looks[-1] == kept["votes"][place]
                     assert sum(looks[-1][1::2]) == at(kept["n"], place) == stage.n

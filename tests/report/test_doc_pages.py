@@ -8,9 +8,8 @@ import pytest
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-def test_blocks_of_both_pages_can_be_run_twice_in_one_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.slow
+def test_blocks_of_both_pages_can_be_run_twice_in_one_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     pages = [(DOCS / name).read_text() for name in ("quickstart.md", "report.md")]
     blocks = [code for page in pages for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL)]
@@ -26,6 +25,6 @@ def test_every_point_of_a_list_is_one_on_the_site() -> None:
         points = re.findall(r"^(?:\*|\d\.) \*\*(.+?)\*\*", page, re.MULTILINE)
         assert len(points) > 4
         for point in points:
-            assert re.search(
-                rf"<li>\s*(?:<p>)?<strong>{re.escape(markdown.markdown(point)[3:-4])}</strong>", html
-            ), point
+            assert re.search(rf"<li>\s*(?:<p>)?<strong>{re.escape(markdown.markdown(point)[3:-4])}</strong>", html), (
+                point
+            )

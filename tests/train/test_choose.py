@@ -12,9 +12,9 @@ from hypothesis.extra import numpy as arrays
 
 import sigmax as sx
 from sigmax import models
+from sigmax.jobs.label.labels import Labels, make_labels
 from sigmax.train import Settings, train_classifier
 from sigmax.train.choose import MOST_SUBSETS, choose_sigmas
-from sigmax.train.labels import Labels, make_labels
 
 RADII = pd.DataFrame(
     {0.25: [0.4, 0.4, 0.4, 0.0], 0.5: [0.5, 0.3, 0.0, 0.0], 1.0: [1.0, 0.0, 0.0, 0.2]},
@@ -88,9 +88,7 @@ tables = arrays.arrays(
     st.tuples(st.integers(1, 8), st.integers(1, 6)),
     elements=st.one_of(st.just(0.0), st.floats(0, 4, allow_subnormal=False), st.sampled_from([0.25, 0.5, 1.0])),
 )
-objectives = st.one_of(
-    st.just("acr"), st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0, 2.0]), min_size=1, max_size=3)
-)
+objectives = st.one_of(st.just("acr"), st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0, 2.0]), min_size=1, max_size=3))
 
 
 @given(tables, objectives, st.data())
@@ -128,7 +126,7 @@ def test_the_order_of_rows_and_columns_does_not_matter(radii, objective, chance)
     one = choose_sigmas(table, len(columns), objective)
     assert choose_sigmas(table.iloc[:, columns], len(columns), objective) == one
     chance.shuffle(rows)
-    other = choose_sigmas(table.iloc[rows], len(columns), objective)  # sums in another order may break ties anew
+    other = choose_sigmas(table.iloc[rows], len(columns), objective)  # sums in another order may break ties again
     assert other.attained == pytest.approx(one.attained, rel=1e-9, abs=1e-9)
 
 
@@ -191,9 +189,7 @@ def test_labels_of_experts_without_noise_are_no_grid():
         experts=("a", "b"),
         data={"fingerprint": "f"},
     )
-    with pytest.raises(
-        sx.RequestError, match="every column must be a noise level, a positive number; got 0.5, nan"
-    ):
+    with pytest.raises(sx.RequestError, match="every column must be a noise level, a positive number; got 0.5, nan"):
         choose_sigmas(labels, 1)
 
 
@@ -203,14 +199,13 @@ def digits_grid(tmp_path_factory):
     folder = tmp_path_factory.mktemp("grid")
     digits = sx.data.load("digits", "train")
     quick = Settings(epochs=10, lr=0.1)
-    net = train_classifier(
-        digits, architecture="small-cnn", sigma=0.4, settings=quick, out=folder / "n.safetensors"
-    )
+    net = train_classifier(digits, architecture="small-cnn", sigma=0.4, settings=quick, out=folder / "n.safetensors")
     model, _ = models.load(net)
     grid = [sx.Smoothed(model, sigma=sigma, classes=10) for sigma in (0.1, 0.2, 0.4, 0.6, 0.8)]
     return make_labels(grid, digits, folder / "labels", fraction=0.1)
 
 
+@pytest.mark.slow
 def test_two_of_five_noise_levels_for_the_digits(digits_grid):
     """Measured: 0.4 alone attains 0.86 of the grid's mean radius, 0.2 and 0.4 together 0.99, and no pair more."""
     choice = choose_sigmas(digits_grid, 2, exact=True)
@@ -223,6 +218,7 @@ def test_two_of_five_noise_levels_for_the_digits(digits_grid):
     assert choose_sigmas(table_of(digits_grid), 2, exact=True) == choice
 
 
+@pytest.mark.slow
 def test_what_is_chosen_follows_the_radii_asked_about(digits_grid):
     """Small radii want little noise, which keeps accuracy; large ones want more, which reaches further."""
     near, far = (choose_sigmas(digits_grid, 1, [r]) for r in (0.1, 0.5))

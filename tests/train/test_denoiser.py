@@ -14,9 +14,9 @@ from sigmax import models
 from sigmax.errors import RequestError
 from sigmax.models import Description
 from sigmax.train import DENOISING, Batch, Denoising, train_classifier, train_denoiser
-from sigmax.train.network import metrics_path
-from sigmax.train.noisy import noisy_copies, uniform
-from sigmax.train.settings import Settings
+from sigmax.train.loop.network import metrics_path
+from sigmax.train.loop.noisy import noisy_copies, uniform
+from sigmax.train.loop.settings import Settings
 
 SMALL = {"width": 8, "multipliers": [1, 2], "blocks": 1, "attention": []}
 QUICK = replace(DENOISING, epochs=4, batch=20)
@@ -45,7 +45,7 @@ def batch(seed=0):
 
 
 class Half(nn.Module):
-    """Moves every pixel half-way to grey, and notes what it was told."""
+    """Moves every pixel half-way to grey, and notes the sigma it was given."""
 
     def forward(self, noisy, sigma):
         self.seen = noisy, sigma
@@ -86,6 +86,7 @@ def test_the_classifier_is_never_trained(classifier, train, tmp_path):
     assert plan["method"] == {"name": "denoising", "low": 0.1, "high": 0.5, "weight": 0.1, "classifier": before}
 
 
+@pytest.mark.slow
 def test_it_learns_more_than_the_best_linear_estimate(bars, tmp_path):
     settings = replace(DENOISING, epochs=30, batch=20)
     out = tmp_path / "d.safetensors"
@@ -103,11 +104,11 @@ def test_it_learns_more_than_the_best_linear_estimate(bars, tmp_path):
 def test_the_checkpoint_says_how_it_was_made(train, bars):
     path = train(validation=0.2)
     denoiser = models.load_denoiser(path)
-    told = denoiser.description
-    assert told.denoises
-    assert told.notes["sigmas"] == [0.1, 0.5]
-    assert told.notes["training"]["data"]["fingerprint"] == bars.fingerprint
-    assert told.notes["training"]["validation"] == 0.2
+    described = denoiser.description
+    assert described.denoises
+    assert described.notes["sigmas"] == [0.1, 0.5]
+    assert described.notes["training"]["data"]["fingerprint"] == bars.fingerprint
+    assert described.notes["training"]["validation"] == 0.2
     lines = [json.loads(line) for line in metrics_path(path).read_text().splitlines()]
     assert [line["epoch"] for line in lines] == [1, 2, 3, 4]
     assert lines[-1]["validation"]["sigmas"] == pytest.approx([0.1, 0.3, 0.5])
@@ -120,8 +121,8 @@ def test_the_checkpoint_says_how_it_was_made(train, bars):
 def test_images_of_another_split_may_be_watched(train, bars, tmp_path):
     """Looking makes no other run: the weights and the plan are those of one that was not watched."""
     watched = train(validation=bars.take(range(5)))
-    told = models.read(watched).description.notes["training"]
-    assert "validation" not in told
+    plan = models.read(watched).description.notes["training"]
+    assert "validation" not in plan
     lines = [json.loads(line) for line in metrics_path(watched).read_text().splitlines()]
     assert {line["validation"]["images"] for line in lines} == {5}
     plain = train(out=tmp_path / "plain.safetensors")
@@ -129,19 +130,6 @@ def test_images_of_another_split_may_be_watched(train, bars, tmp_path):
     other = replace(bars, images=np.zeros((60, 3, 8, 8), np.float32))
     with pytest.raises(RequestError, match="have other shape than those to train on"):
         train(validation=other, out=tmp_path / "other.safetensors")
-
-
-def test_a_run_cut_short_ends_with_the_same_weights(train, tmp_path):
-    def stop(report):
-        if report.epoch == 2:
-            raise KeyboardInterrupt
-
-    whole = models.read(train(out=tmp_path / "whole.safetensors"))
-    with pytest.raises(KeyboardInterrupt):
-        train(on_epoch=stop)
-    assert not (tmp_path / "d.safetensors").exists()
-    resumed = models.read(train())
-    assert resumed.fingerprint == whole.fingerprint
 
 
 def test_a_denoiser_to_begin_with(train, tmp_path):
@@ -159,12 +147,12 @@ def test_a_denoiser_to_begin_with(train, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"sigmas": (0.0, 0.5)}, "0 < low <= high"),
-        ({"sigmas": (0.5, 0.1)}, "0 < low <= high"),
+        ({"sigmas": (0.0, 0.5)}, "low: expected a number above 0, got 0.0"),
+        ({"sigmas": (0.5, 0.1)}, "low: expected at most high=0.1, got 0.5"),
         ({"weight": 0.1}, "needs both a classifier and a weight above 0; got weight 0.1 and no classifier"),
         ({"options": {"depth": 3}}, "no option depth"),
         ({"architecture": "resnet20", "options": None}, "'resnet20' is a classifier, no denoiser"),
-        ({"validation": 1.5}, "validation must lie between 0 and 1"),
+        ({"validation": 1.5}, "validation: expected a share between 0 and 1"),
         ({"settings": replace(QUICK, device="cuda:77")}, "device 'cuda:77' cannot be used"),
     ],
 )
@@ -178,10 +166,8 @@ def test_parts_for_other_images_are_refused(train, classifier, tmp_path):
     other = models.create(Description(architecture="small-cnn", classes=3, input_shape=(3, 8, 8)))
     with pytest.raises(RequestError, match=r"classifier is 'small-cnn' for images of shape \(3, 8, 8\)"):
         train(classifier=other, weight=0.1)
-    start = models.create_denoiser(
-        Description(architecture="unet", classes=0, input_shape=(3, 8, 8), options=SMALL)
-    )
-    with pytest.raises(RequestError, match=r"to begin with is for images of shape \(3, 8, 8\)"):
+    start = models.create_denoiser(Description(architecture="unet", classes=0, input_shape=(3, 8, 8), options=SMALL))
+    with pytest.raises(RequestError, match=r"to begin with is for images \(3, 8, 8\) of 0 classes"):
         train(start=start)
     with pytest.raises(RequestError, match="got weight 0 and a classifier"):
         train(classifier=classifier)

@@ -14,8 +14,9 @@ from sigmax import data, models
 from sigmax.data import Dataset
 from sigmax.errors import RequestError
 from sigmax.models import Description
-from sigmax.noise.draws import BLOCK, block
-from sigmax.system import fingerprint
+from sigmax.noise.addressed import BLOCK
+from sigmax.noise.gaussian import block
+from sigmax.systems import fingerprint
 from sigmax.train import Batch, Mixed, Routed, RoutedConsistency, Settings, fine_tune, routes_of, train_classifier
 
 QUICK = Settings(epochs=4, batch=16, optimiser="adamw", lr=0.003, weight_decay=0.01, schedule="constant")
@@ -25,9 +26,7 @@ SIGMAS = (0.1, 0.4)
 def network(classes, seed, sigma=None):
     torch.manual_seed(seed)
     return models.create(
-        Description(
-            architecture="small-cnn", classes=classes, input_shape=(1, 8, 8), options={"width": 4}, sigma=sigma
-        )
+        Description(architecture="small-cnn", classes=classes, input_shape=(1, 8, 8), options={"width": 4}, sigma=sigma)
     )
 
 
@@ -42,9 +41,7 @@ def by_brightness(dataset, out, sigma):
         classes=("dark", "bright"),
     )
     settings = Settings(epochs=20, batch=8, optimiser="adamw", lr=0.01)
-    train_classifier(
-        halves, architecture="small-cnn", options={"width": 4}, sigma=sigma, out=out, settings=settings
-    )
+    train_classifier(halves, architecture="small-cnn", options={"width": 4}, sigma=sigma, out=out, settings=settings)
     return sx.Smoothed(models.load(out)[0], sigma=sigma, classes=2)
 
 
@@ -125,7 +122,7 @@ def test_the_routed_loss_with_consistency_is_what_it_says(seed):
 def test_consistency_takes_two_copies_and_is_part_of_the_plan(dual, mixed, tmp_path):
     """Two copies of eight inputs a step, so twice the steps; a folder refuses another weight."""
     steps, asked = [], {"settings": QUICK, "consistency": 20.0}
-    steady = fine_tune(dual, mixed, tmp_path / "steady", **asked, on_step=lambda *told: steps.append(told))
+    steady = fine_tune(dual, mixed, tmp_path / "steady", **asked, on_step=lambda *given: steps.append(given))
     counts = np.bincount(routes_of(dual.router, mixed), minlength=2)
     total = sum(QUICK.epochs * math.ceil(count / 8) for count in counts)
     assert steps == [(done + 1, total) for done in range(total)]
@@ -167,10 +164,7 @@ def test_routes_are_what_most_votes_say(router, mixed):
     for i in range(0, 60, 7):
         pixels = torch.from_numpy(mixed.pixels([i]))[0]
         noise = torch.cat(
-            [
-                block(seed=seed, input_id=i, stage="prediction", index=b, shape=(1, 8, 8))
-                for b in range(-(-n // BLOCK))
-            ]
+            [block(seed=seed, input_id=i, stage="prediction", index=b, shape=(1, 8, 8)) for b in range(-(-n // BLOCK))]
         )
         with torch.no_grad():
             votes = Counter(model(pixels + 0.4 * noise[:n]).argmax(dim=1).tolist())
@@ -197,10 +191,10 @@ def test_one_network_for_all_stays_one(shared_dual, mixed, tmp_path):
     assert tuned.router is shared_dual.router
     assert (tuned.combination, [expert.sigma for expert in tuned.experts]) == ("min", list(SIGMAS))
     assert names(tmp_path / "work") == ["expert-0.safetensors", "expert-0.safetensors.metrics.jsonl", "routes.json"]
-    told = models.read(tmp_path / "work" / "expert-0.safetensors").description
-    assert told.sigma is None, "no one noise is that of the network"
-    assert told.notes["training"]["of_routes"] == [0, 1]
-    assert told.notes["training"]["method"] == {"name": "routed", "sigmas": list(SIGMAS)}
+    given = models.read(tmp_path / "work" / "expert-0.safetensors").description
+    assert given.sigma is None, "no one noise is that of the network"
+    assert given.notes["training"]["of_routes"] == [0, 1]
+    assert given.notes["training"]["method"] == {"name": "routed", "sigmas": list(SIGMAS)}
     tuned.save(tmp_path / "system")
     assert fingerprint(sx.load(tmp_path / "system")) == fingerprint(tuned)
     assert names(tmp_path / "system") == ["expert-0.safetensors", "router.safetensors", "system.toml"]
@@ -219,24 +213,8 @@ def test_a_network_each_sees_the_inputs_of_its_route_alone(dual, mixed, tmp_path
     assert weights(one)[0] == weights(other)[0]
     assert weights(one)[1] != weights(other)[1]
     assert all(new != old for new, old in zip(weights(one), weights(dual), strict=True))
-    told = [models.read(tmp_path / "one" / f"expert-{j}.safetensors").description for j in range(2)]
-    assert [t.sigma for t in told] == list(SIGMAS)
-
-
-def test_an_expert_whose_route_nobody_takes_is_left_alone(dual, mixed, tmp_path):
-    """Dark bars only: nothing goes to the bright expert."""
-    tuned = fine_tune(dual, mixed.take(np.arange(0, 60, 2)), tmp_path, settings=QUICK, n=20)
-    assert tuned.experts[1] is dual.experts[1]
-    assert weights(tuned)[0] != weights(dual)[0]
-    assert not (tmp_path / "expert-1.safetensors").exists()
-
-
-def test_progress_counts_all_networks_together(dual, mixed, tmp_path):
-    seen = []
-    fine_tune(dual, mixed, tmp_path, settings=QUICK, n=20, on_step=lambda done, total: seen.append((done, total)))
-    routes = routes_of(dual.router, mixed, n=20)
-    total = sum(QUICK.epochs * math.ceil((routes == j).sum() / QUICK.batch) for j in range(2))
-    assert seen == [(done, total) for done in range(1, total + 1)]
+    given = [models.read(tmp_path / "one" / f"expert-{j}.safetensors").description for j in range(2)]
+    assert [t.sigma for t in given] == list(SIGMAS)
 
 
 # Going on
@@ -254,9 +232,9 @@ def killed_at(step):
     return on_step
 
 
-@pytest.mark.parametrize("step", [1, 5, 9, 14])
+@pytest.mark.parametrize("step", [5, 9])
 def test_a_run_cut_anywhere_ends_with_the_same_weights(dual, mixed, tmp_path, step):
-    """Two steps an epoch, eight a network: cut in the first epoch, between, and in both networks."""
+    """Two steps an epoch, eight a network: cut in the first network, and in the second."""
     whole = fine_tune(dual, mixed, tmp_path / "whole", settings=QUICK, n=20)
     with pytest.raises(Killed):
         fine_tune(dual, mixed, tmp_path / "cut", settings=QUICK, n=20, on_step=killed_at(step))
@@ -293,21 +271,15 @@ def test_another_request_is_refused_before_any_work(dual, shared_dual, mixed, ba
     assert before == {path: path.read_bytes() for path in tmp_path.iterdir()}
 
 
-@pytest.mark.parametrize("content", ["", "[1]", '{"routes": [0]}', '{"data": 1}', "{"])
-def test_a_damaged_file_of_routes_is_refused(dual, mixed, tmp_path, content):
-    fine_tune(dual, mixed, tmp_path, settings=QUICK, n=20)
-    (tmp_path / "routes.json").write_text(content)
-    with pytest.raises(RequestError, match="routes.json (is damaged|holds the routes of another)"):
-        fine_tune(dual, mixed, tmp_path, settings=QUICK, n=20)
-
-
-def test_routes_out_of_range_are_damage(dual, mixed, tmp_path):
-    fine_tune(dual, mixed, tmp_path, settings=QUICK, n=20)
+def test_a_damaged_file_of_routes_is_refused(dual, mixed, tmp_path):
+    fine_tune(dual, mixed, tmp_path, settings=replace(QUICK, epochs=1), n=20)
     kept = json.loads((tmp_path / "routes.json").read_text())
-    for routes in ([*kept["routes"][:-1], 2], kept["routes"][:-1], [*kept["routes"][:-1], -1]):
-        (tmp_path / "routes.json").write_text(json.dumps({**kept, "routes": routes}))
-        with pytest.raises(RequestError, match="is damaged"):
-            fine_tune(dual, mixed, tmp_path, settings=QUICK, n=20)
+    others = ([*kept["routes"][:-1], 2], kept["routes"][:-1], [*kept["routes"][:-1], -1])
+    damaged = [json.dumps({**kept, "routes": routes}) for routes in others]
+    for content in ("", "[1]", '{"routes": [0]}', '{"data": 1}', "{", *damaged):
+        (tmp_path / "routes.json").write_text(content)
+        with pytest.raises(RequestError, match="routes.json (is damaged|holds the routes of another)"):
+            fine_tune(dual, mixed, tmp_path, settings=replace(QUICK, epochs=1), n=20)
 
 
 # What is refused
@@ -330,12 +302,11 @@ def test_experts_that_cannot_be_tuned_are_refused(router, mixed, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"n": 1}, "n must be a whole number of votes, at least 2; got 1"),
-        ({"n": True}, "n must be a whole number of votes"),
-        ({"n": 20.5}, "n must be a whole number of votes"),
+        ({"n": 1}, "n: expected a whole number of at least 2 votes, got 1"),
+        ({"n": 20.5}, "n: expected a whole number of at least 2 votes"),
         ({"seed": -1}, "seed must be a whole number"),
-        ({"consistency": -1.0}, "consistency must be at least 0 and finite, got -1.0"),
-        ({"consistency": math.nan}, "consistency must be at least 0 and finite, got nan"),
+        ({"consistency": -1.0}, "consistency: expected a number of at least 0, got -1.0"),
+        ({"consistency": math.nan}, "consistency: expected a finite number, got nan"),
         ({"settings": Settings(device="nonsense")}, "device 'nonsense' cannot be used"),
     ],
 )
@@ -346,7 +317,7 @@ def test_bad_numbers_are_refused_before_the_router_is_asked(dual, mixed, tmp_pat
 
 
 def test_data_of_other_classes_or_shape_are_refused(dual, tmp_path):
-    with pytest.raises(RequestError, match="the system tells 3 classes apart, but digits has 10"):
+    with pytest.raises(RequestError, match="the system has 3 classes, and digits has 10"):
         fine_tune(dual, data.load("digits", "train"), tmp_path / "work")
     wide = Dataset(
         name="wide",
@@ -355,7 +326,7 @@ def test_data_of_other_classes_or_shape_are_refused(dual, tmp_path):
         labels=np.arange(3),
         classes=tuple("abc"),
     )
-    with pytest.raises(RequestError, match="does not accept an input of shape"):
+    with pytest.raises(RequestError, match=r"images of shape \(1, 8, 8\)"):
         fine_tune(dual, wide, tmp_path / "work")
     assert not (tmp_path / "work").exists()
 
@@ -423,18 +394,19 @@ def test_a_route_without_images_is_warned_of(router, mixed, tmp_path, shared):
     experts = [sx.Smoothed(one if shared else network(3, seed=j), sigma=s, classes=3) for j, s in enumerate(SIGMAS)]
     # Every input has the noise of its place: the routes are those the fine-tuning will find.
     expected = np.bincount(routes_of(router, bright, n=20), minlength=2).tolist()
-    told, said = [], []
-    fine_tune(
+    given, said = [], []
+    tuned = fine_tune(
         sx.Dual(router, experts),
         bright,
         tmp_path,
         settings=Settings(epochs=1, batch=16),
         n=20,
-        on_routes=told.append,
+        on_routes=given.append,
         on_warning=said.append,
     )
-    assert told == [expected]
+    assert given == [expected]
     assert expected[0] == 0
+    assert (tuned.experts[0] is experts[0]) is not shared, "an expert that no image takes stays as it is"
     (warning,) = said
     assert "no image took the route to expert 0 (sigma 0.1)" in warning
     means = "the shared network was not trained at that noise, and may get worse there"

@@ -1,7 +1,11 @@
-"""The contest: one system, the same images, n and alpha; votes, seconds and share of the ceiling of each."""
+"""The contest: one system, the same images, n and alpha; votes, seconds and share of the ceiling of each.
+
+The ceiling is what the system's networks reach when nothing but their forward passes run, as the engine runs them.
+"""
 
 import platform
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -9,14 +13,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sigmax import __version__
-from sigmax.bench import ceiling, field_loop
-from sigmax.bench.stages import Shares
-from sigmax.certify.dual_parts import NAMED, ROUTER
-from sigmax.certify.sampling import Sampling
-from sigmax.certify.scheme import Scheme
-from sigmax.records.certificate import Certificate
-from sigmax.system.job import arithmetic
+from sigmax.bench import reference_loop
+from sigmax.bench.forward import seconds_per_vote
+from sigmax.bench.time_shares import Shares
+from sigmax.engine.voter import voting
+from sigmax.jobs.certify import arithmetic
+from sigmax.rules.certificate import Certificate, joined
+from sigmax.rules.procedure import NETWORK
+from sigmax.rules.sampling import Sampling
+from sigmax.schemes.scheme import Scheme
+from sigmax.version import __version__
 
 USUAL_RADII = tuple(0.25 * i for i in range(11))
 TOLERANCE = 0.2
@@ -25,62 +31,60 @@ WARM_UP = 2  # inputs each contender certifies before the clock runs
 
 @dataclass(frozen=True)
 class Row:
-    """What one contender did. `ratio`: how many times faster than the field an input is done with."""
+    """What one contender did. `ratio`: how many times faster than the reference loop an input is done with."""
 
     contender: str
     inputs: int
-    draws_per_input: float
+    samples_per_input: float
     votes_per_s: float
     s_per_input: float
     ratio: float
-    of_ceiling: float  # share of the device's measured matrix operations a second
+    of_ceiling: float  # seconds that forward passes alone would take, as a share of those taken
     certified: float | None = None  # share of inputs with a certificate, right or wrong; the loop makes none
 
 
 @dataclass(frozen=True)
-class Question:
+class Conditions:
     """What all contenders are asked."""
 
     n0: int
     n: int
     alpha: float
     radius: float  # the one radius that adaptive sampling is asked about
-    field_inputs: int  # the field's loop is slow and its speed the same for every input, so it gets fewer
+    reference_inputs: int  # the reference loop is slow and its speed the same for every input, so it gets fewer
 
 
-def contest(scheme: Scheme, rival: Scheme, x: Tensor, asked: Question) -> Iterator[Row]:
-    """One row a contender, as soon as it is known. `rival` holds the same networks as the field would run them."""
-    cost = {name: ceiling.operations(voter, x[:1], rival.sigma_of(name)) for name, voter in rival.voters.items()}
-    device, dtype = main_device(rival)
-    top, few = ceiling.ceiling(device, dtype), x[: asked.field_inputs]
-    seconds, voted = _field(rival, few, asked)
-    each, slow = asked.n0 + asked.n, seconds / len(few)
-    done = sum(each * cost[name] for name in voted)
-    yield _row("field's loop", few, draws=each * len(voted), seconds=seconds, slow=slow, at_best=done / top)
-    top = ceiling.ceiling(*main_device(scheme))
-    for name, sampling in _ways(scheme, asked):
+def contest(scheme: Scheme, rival: Scheme, x: Tensor, asked: Conditions) -> Iterator[Row]:
+    """One row a contender, as soon as it is known. `rival` holds the same networks as the reference loop runs them."""
+    few = x[: asked.reference_inputs]
+    seconds, votes = _reference(rival, few, asked)
+    scheme.check(x)
+    cost = forward_seconds(scheme, x)
+    slow, best = seconds / len(few), sum(n * cost[name] for name, n in votes.items())
+    yield _row("reference loop", few, samples=votes.total(), seconds=seconds, slow=slow, at_best=best)
+    for name, sampling in _samplings(scheme, asked):
         seconds, found = _engine(scheme, x, asked, sampling)
-        done, draws = sum(_operations(c, cost) for c in found), sum(c.draws for c in found)
+        best, samples = sum(_at_best(c, cost) for c in found), sum(c.samples for c in found)
         certified = sum(c.predicted is not None for c in found) / len(x)
-        yield _row(name, x, draws=draws, seconds=seconds, slow=slow, at_best=done / top, certified=certified)
+        yield _row(name, x, samples=samples, seconds=seconds, slow=slow, at_best=best, certified=certified)
 
 
 def _row(
     name: str,
     x: Tensor,
     *,
-    draws: int,
+    samples: int,
     seconds: float,
     slow: float,
     at_best: float,
     certified: float | None = None,
 ) -> Row:
-    """`slow`: the field's seconds an input; `at_best`: the seconds the work would take at the device's ceiling."""
+    """`slow`: the reference loop's seconds an input; `at_best`: the seconds that forward passes alone would take."""
     each = seconds / len(x)
-    return Row(name, len(x), draws / len(x), draws / seconds, each, slow / each, at_best / seconds, certified)
+    return Row(name, len(x), samples / len(x), samples / seconds, each, slow / each, at_best / seconds, certified)
 
 
-def _ways(scheme: Scheme, asked: Question) -> Iterator[tuple[str, Sampling]]:
+def _samplings(scheme: Scheme, asked: Conditions) -> Iterator[tuple[str, Sampling]]:
     yield "fixed", Sampling()
     yield "adaptive", Sampling("adaptive")
     yield f"adaptive, to {TOLERANCE:g} sigma", Sampling("adaptive", tolerance=TOLERANCE)
@@ -89,38 +93,41 @@ def _ways(scheme: Scheme, asked: Question) -> Iterator[tuple[str, Sampling]]:
     yield "adaptive, the 11 radii?", Sampling("adaptive", targets=USUAL_RADII)
 
 
-def _field(rival: Scheme, x: Tensor, asked: Question) -> tuple[float, list[str]]:
-    """Seconds, and the networks that voted, each n0 + n times."""
+def _reference(rival: Scheme, x: Tensor, asked: Conditions) -> tuple[float, reference_loop.Votes]:
+    """Seconds, and how many votes each network cast."""
     for voter in rival.voters.values():
-        voter.ready()
         if isinstance(voter.model, torch.nn.Module):
-            voter.model.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]  # an option torch has
+            voter.lay_out(torch.contiguous_format)
     there = x.to(main_device(rival)[0])
-    field_loop.sampler(rival, n0=asked.n0, n=min(asked.n, field_loop.BATCH))(there[0])
-    certify = field_loop.sampler(rival, n0=asked.n0, n=asked.n)
-    begun = time.perf_counter()
-    voted = [name for one in there for name in certify(one)]
-    return time.perf_counter() - begun, voted
+    votes: reference_loop.Votes = Counter()
+    with voting(rival.voters.values()):
+        reference_loop.certify(rival, there[0], n0=asked.n0, n=min(asked.n, reference_loop.BATCH))  # warm-up
+        begun = time.perf_counter()
+        for one in there:
+            votes += reference_loop.certify(rival, one, n0=asked.n0, n=asked.n)[1]
+        return time.perf_counter() - begun, votes
 
 
-def _engine(scheme: Scheme, x: Tensor, asked: Question, sampling: Sampling) -> tuple[float, list[Certificate]]:
-    told: Mapping[str, Any] = {"n0": asked.n0, "alpha": asked.alpha, "sampling": sampling}
-    scheme.certify(x[:WARM_UP], n=asked.n, **told)
-    begun = time.perf_counter()
-    found = scheme.certify(x, n=asked.n, **told)
+def _engine(scheme: Scheme, x: Tensor, asked: Conditions, sampling: Sampling) -> tuple[float, list[Certificate]]:
+    options: Mapping[str, Any] = {"n0": asked.n0, "n": asked.n, "alpha": asked.alpha, "sampling": sampling}
+    scheme.fresh().certify(x[:WARM_UP], **options)
+    fresh, begun = scheme.fresh(), time.perf_counter()
+    found = fresh.certify(x, **options)
     return time.perf_counter() - begun, found
 
 
-def _operations(certificate: Certificate, cost: Mapping[str, int]) -> int:
-    """Operations behind a certificate: a stage `expert-1/estimation` is voted on by the network `expert-1/base`."""
-    return sum(stage.n * cost[_network(stage.name)] for stage in certificate.stages)
+def forward_seconds(scheme: Scheme, x: Tensor) -> dict[str, float]:
+    """Seconds a vote of each network, forward passes alone; one that has several names is timed once a sigma."""
+    known: dict[tuple[int, float], float] = {}
+    for name, voter in scheme.voters.items():
+        key = id(voter), scheme.sigma_of(name)
+        known[key] = known.get(key) or seconds_per_vote(voter, x, key[1])
+    return {name: known[id(voter), scheme.sigma_of(name)] for name, voter in scheme.voters.items()}
 
 
-def _network(stage: str) -> str:
-    *parts, _ = stage.split("/")
-    if parts and parts[-1] == NAMED:  # by the router itself
-        parts[-1] = ROUTER
-    return "/".join([*parts, "base"])
+def _at_best(certificate: Certificate, cost: Mapping[str, float]) -> float:
+    """Seconds of the forward passes behind a certificate: the stages of a part are voted on by its network."""
+    return sum(stage.n * cost[joined(stage.part, NETWORK)] for stage in certificate.stages if stage.n)
 
 
 def main_device(scheme: Scheme) -> tuple[torch.device, torch.dtype]:
@@ -134,10 +141,10 @@ def _parameters(model: object) -> Sequence[Tensor]:
 
 
 def as_json(
-    scheme: Scheme, asked: Question, rows: Sequence[Row], what: str, parts: Mapping[str, Shares] | None = None
+    scheme: Scheme, asked: Conditions, rows: Sequence[Row], what: str, shares: Mapping[str, Shares] | None = None
 ) -> dict[str, Any]:
-    """The run as plain data: the request, the machine and the rows; `parts`: what `stages` found."""
-    device, dtype = main_device(scheme)
+    """The run as plain data: the request, the machine and the rows; `shares`: what `time_shares` found."""
+    device, _ = main_device(scheme)
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or "cpu"
     return {
         "kind": "sigmax bench",
@@ -147,8 +154,7 @@ def as_json(
         "machine": {"device": name, "threads": torch.get_num_threads(), "torch": torch.__version__},
         "arithmetic": arithmetic(scheme),
         "batch": {name: voter.batch for name, voter in scheme.voters.items()},
-        "ceiling": {"operations_per_s": ceiling.ceiling(device, dtype), "dtype": str(dtype)},
         "sigmax": __version__,
-        **({"stages": parts} if parts else {}),
+        **({"time_shares": shares} if shares else {}),
         "rows": [asdict(row) for row in rows],
     }

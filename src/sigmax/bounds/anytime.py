@@ -1,4 +1,4 @@
-"""A confidence bound that holds at every number of draws together, so that sampling may stop when it likes."""
+"""A confidence bound that holds at every number of samples together, so that sampling may stop when it likes."""
 
 # k of n votes so far; (a, b) the beta prior; u = log p; W(p) the wealth of a gambler who bets against p:
 # a fair game if p is true, so that his wealth ever reaches 1/alpha with probability at most alpha
@@ -29,15 +29,15 @@ def betting_lower(k: ArrayLike, n: ArrayLike, alpha: ArrayLike, prior: Prior = (
     It is the smallest p with log W(p) <= log(1/alpha), rounded down; 0 if k = 0.
     Scalars give a float, arrays an array.
 
-    Needs: independent draws, looked at as often as one likes; class and prior (a, b) were fixed before them.
-    A prior guessed from the selection draws is sound, one that has looked at these draws is not.
+    Needs: independent samples, looked at as often as one likes; class and prior (a, b) were fixed before them.
+    A prior guessed from the selection samples is sound, one that has looked at these samples is not.
     Source: Ville (1939) for the game; Robbins (1970) for its beta mixture,
     log W(p) = log B(k+a, n-k+b) - log B(a, b) - k log p - (n-k) log(1-p).
     """
-    hits, draws, alphas, shape = flat(k, n, alpha)
+    hits, samples, alphas, shape = flat(k, n, alpha)
     some = hits > 0
     limit = np.zeros_like(hits)
-    limit[some] = _wealth_crossing(hits[some], draws[some], alphas[some], _checked(prior))
+    limit[some] = _wealth_crossing(hits[some], samples[some], alphas[some], _checked(prior))
     return shaped(limit, shape)
 
 

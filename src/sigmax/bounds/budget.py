@@ -11,7 +11,7 @@ _ROUNDING = Fraction(1, 10**9)  # a request this little over what is left, relat
 
 
 class Spent(NamedTuple):
-    """One line of the ledger: the chance of error granted, and to whom."""
+    """One line of the ledger: the chance of error spent, and on what."""
 
     on: str
     alpha: float
@@ -20,7 +20,7 @@ class Spent(NamedTuple):
 class Budget:
     """The chances of error handed out sum to at most alpha, exactly: by the union bound so does the claim's.
 
-    Needs: every bound that may be used pays before its draws are looked at; independence is not needed.
+    Needs: every bound that may be used pays before its samples are looked at; independence is not needed.
     The sums are kept as fractions, since those of floats can round down.
     """
 
@@ -34,19 +34,17 @@ class Budget:
         self._ledger: list[Spent] = []
 
     def spend(self, alpha: float, *, on: str) -> float:
-        """Grant alpha to the bound named and write it down; what is left if alpha is over it by rounding alone.
+        """Spend alpha on a bound and write it down; what is left if alpha is over it by rounding alone.
 
-        Returns the amount granted, which is what the bound must be computed at.
+        Returns the amount spent, which is what the bound must be computed at.
         """
         asked = Fraction(_positive(alpha, "the amount to spend"))
-        granted = min(asked, Fraction(self.left))
-        if asked - granted > asked * _ROUNDING:
-            raise RequestError(
-                f"expected at most {self.left} for {on!r}, got {alpha}: {self._history()}; ask for less"
-            )
-        self._left -= granted
-        self._ledger.append(Spent(on, float(granted)))
-        return float(granted)
+        spent = min(asked, Fraction(self.left))
+        if asked - spent > asked * _ROUNDING:
+            raise RequestError(f"expected at most {self.left} for {on!r}, got {alpha}: {self._history()}; ask for less")
+        self._left -= spent
+        self._ledger.append(Spent(on, float(spent)))
+        return float(spent)
 
     def share(self, parts: int) -> float:
         """An equal share of what is left, rounded down: spending it parts times always fits."""
@@ -56,9 +54,7 @@ class Budget:
             )
         share = _rounded_down(self._left / parts)
         if share == 0:
-            raise RequestError(
-                f"expected something left to share, got nothing: {self._history()}; spend less before"
-            )
+            raise RequestError(f"expected something left to share, got nothing: {self._history()}; spend less before")
         return share
 
     @property
@@ -68,12 +64,12 @@ class Budget:
 
     @property
     def spent(self) -> float:
-        """What has been granted, rounded up."""
+        """What has been spent, rounded up."""
         return abs(_rounded_down(self._left - Fraction(self.alpha)))
 
     @property
     def ledger(self) -> tuple[Spent, ...]:
-        """Every grant, in order."""
+        """What was spent on each bound, in order."""
         return tuple(self._ledger)
 
     def __repr__(self) -> str:

@@ -1,7 +1,8 @@
-"""Exact confidence bounds for a number of draws fixed beforehand, and how few draws can prove anything."""
+"""Exact confidence bounds for a number of samples fixed beforehand, and how few samples can prove anything."""
 
 # k of n votes; p the proportion they estimate; K ~ Binomial(n, p) the count before it was seen
 
+from collections.abc import Callable
 from itertools import count
 from typing import Any, overload
 
@@ -11,6 +12,7 @@ from scipy.special import betainc, betaincc, betainccinv, betaincinv, betaln
 
 from sigmax.bounds._checks import EPS, Flags, Floats, flat, level, shaped
 
+Function = Callable[..., Floats]
 _FEW = 40  # up to so many terms Boost sums a tail one by one
 _TINY = 1e-200  # below it a tail probability loses digits to underflow, and then all of them
 
@@ -25,13 +27,13 @@ def lower(k: ArrayLike, n: ArrayLike, alpha: ArrayLike) -> Any:
     It is the p at which k or more votes of n have probability alpha, rounded down; 0 if k = 0.
     Scalars give a float, arrays an array.
 
-    Needs: n independent draws, n fixed beforehand; the class counted was fixed before they were drawn.
+    Needs: n independent samples, n fixed beforehand; the class counted was fixed before they were sampled.
     Source: Clopper & Pearson (1934), as used by Cohen et al. (2019), Sec. 3.2.2.
     """
-    hits, draws, alphas, shape = flat(k, n, alpha)
+    hits, samples, alphas, shape = flat(k, n, alpha)
     some = hits > 0
     limit = np.zeros_like(hits)
-    limit[some] = _limit(hits[some], draws[some], alphas[some], down=True)
+    limit[some] = _limit(hits[some], samples[some], alphas[some], down=True)
     return shaped(limit, shape)
 
 
@@ -45,14 +47,14 @@ def upper(k: ArrayLike, n: ArrayLike, alpha: ArrayLike) -> Any:
     It is the p at which k or fewer votes of n have probability alpha, rounded up; 1 if k = n.
     Scalars give a float, arrays an array.
 
-    Needs: n independent draws, n fixed beforehand; the class counted was fixed before they were drawn, or k is the
+    Needs: n independent samples, n fixed beforehand; the class counted was fixed before they were sampled, or k is the
     largest count of several classes and p the largest of their proportions (the bound rises with k).
     Source: Clopper & Pearson (1934).
     """
-    hits, draws, alphas, shape = flat(k, n, alpha)
-    short = hits < draws
+    hits, samples, alphas, shape = flat(k, n, alpha)
+    short = hits < samples
     limit = np.ones_like(hits)
-    limit[short] = _limit(hits[short] + 1, draws[short], alphas[short], down=False)
+    limit[short] = _limit(hits[short] + 1, samples[short], alphas[short], down=False)
     return shaped(limit, shape)
 
 
@@ -74,15 +76,31 @@ def two_sided_p_value(k: int, m: int) -> float:
     return float(min(1.0, max(_TINY, 2 * tail)))
 
 
-def fewest_draws(alpha: float) -> int:
-    """Smallest n with lower(n, n, alpha) > 1/2: with fewer draws the one-sided rule can only abstain."""
+def tail_above(k: int, n: int, p: float) -> float:
+    """P[K >= k] for K ~ Binomial(n, p), rounded up: the p-value of "the proportion is at most p"."""
+    return _rounded_tail(k, n, p, above=True) if k else 1.0
+
+
+def tail_below(k: int, n: int, p: float) -> float:
+    """P[K <= k] for K ~ Binomial(n, p), rounded up: the p-value of "the proportion is at least p"."""
+    return _rounded_tail(k + 1, n, p, above=False) if k < n else 1.0
+
+
+def fewest_samples(alpha: float) -> int:
+    """Smallest n with lower(n, n, alpha) > 1/2: with fewer samples the one-sided rule can only abstain."""
     return next(n for n in count(1) if lower(n, n, alpha) > 0.5)
 
 
-def fewest_draws_to_predict(alpha: float) -> int:
+def fewest_samples_to_predict(alpha: float) -> int:
     """Smallest n with 2 * (1/2)^n <= alpha: with fewer votes the two-sided test can never reject."""
     level(alpha)
     return next(n for n in count(1) if 2 * 0.5**n <= alpha)
+
+
+def _rounded_tail(j: int, n: int, p: float, *, above: bool) -> float:
+    hits, samples, share, _ = flat(j, n, p)
+    value = _tail(share, hits, samples, np.array([above])) * (1 + _tail_error(hits, samples))
+    return float(min(1.0, max(_TINY, value[0])))
 
 
 def _limit(j: Floats, n: Floats, alpha: Floats, *, down: bool) -> Floats:
@@ -96,7 +114,7 @@ def _limit(j: Floats, n: Floats, alpha: Floats, *, down: bool) -> Floats:
     tail = np.where(usual, alpha, 1 - alpha)
     above = usual == down
     target = tail * np.where(usual, 1 - 2 * error, 1 + 2 * error)
-    p: Floats = np.where(above, betaincinv(j, n - j + 1, target), betainccinv(j, n - j + 1, target))
+    p = _either(above, betaincinv, betainccinv, j, n - j + 1, target)
     for _ in range(2):
         p = _newton(p, j, n, target, above)
     p = p * (1 - 8 * EPS) if down else np.minimum(1.0, p * (1 + 8 * EPS))
@@ -116,11 +134,21 @@ def _newton(p: Floats, j: Floats, n: Floats, target: Floats, above: Flags) -> Fl
 
 def _tail(p: Floats, j: Floats, n: Floats, above: Flags) -> Floats:
     """P[K >= j] where above, else P[K < j]."""
-    value: Floats = np.where(above, betainc(j, n - j + 1, p), betaincc(j, n - j + 1, p))
+    value = _either(above, betainc, betaincc, j, n - j + 1, p)
     # Boost takes powers of a rounded 1 - p here, and for p = 1e-7 gets nine digits right.
     few = ~above & (j <= _FEW) & (p < 0.1)
     value[few] = _sum_below(p[few], j[few], n[few])
     return value
+
+
+def _either(above: Flags, first: Function, second: Function, *arguments: Floats) -> Floats:
+    """The first function where above, else the second; where all are alike only one is computed."""
+    if above.all():
+        return first(*arguments)
+    if not above.any():
+        return second(*arguments)
+    mixed: Floats = np.where(above, first(*arguments), second(*arguments))
+    return mixed
 
 
 def _sum_below(p: Floats, j: Floats, n: Floats) -> Floats:

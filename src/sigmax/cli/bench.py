@@ -1,4 +1,4 @@
-"""`sigmax bench`: how fast votes are cast here, beside the loop that the field's scripts use."""
+"""`sigmax bench`: how fast votes are cast here, beside Cohen et al.'s reference loop."""
 
 import json
 from pathlib import Path
@@ -8,6 +8,8 @@ import typer
 
 from sigmax.cli import options as opt
 from sigmax.cli.progress import console, say
+from sigmax.config.changes import with_changes
+from sigmax.config.validation import Count, Options, Positive, about
 from sigmax.errors import RequestError
 from sigmax.files import check_writable, written_whole
 from sigmax.records.rounding import down
@@ -18,101 +20,96 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from sigmax.bench.contest import Row
-    from sigmax.bench.stages import Shares
-    from sigmax.certify.scheme import Scheme
+    from sigmax.bench.time_shares import Shares
+    from sigmax.schemes.scheme import Scheme
 
-SIGMA = 0.25  # of what is made here to be measured
-QUICK_EPOCHS = 5  # on digits: seconds, and a network that is sure of some images and not of others
+SIGMA = 0.25  # of the networks that are made here to be measured
+QUICK_EPOCHS = 5  # on digits: seconds, and a network that is confident of some images and not of others
+
+
+class BenchKeys(Options):
+    """What `--set` of `bench` changes."""
+
+    split: Annotated[str, about("which part of the data")] = "test"
+    image_size: Annotated[Count | None, about("for image folders: resize and crop to this many pixels a side")] = None
+    inputs: Annotated[Count, about("inputs that the engine certifies")] = 40
+    reference_inputs: Annotated[Count, about("inputs that the reference loop certifies; it is slow")] = 4
+    n0: Annotated[Count, about("samples that pick the class")] = 100
+    alpha: Annotated[Positive, about("chance that a certificate is wrong")] = 1e-3
+    radius: Annotated[Positive, about("the one radius that adaptive sampling is asked about")] = 0.5
 
 
 def bench(
     system: Annotated[
         str | None,
-        typer.Argument(help="A system's folder; without one a small network is trained on digits first."),
+        typer.Argument(metavar="SYSTEM", help="A system; without one a small network is trained on digits first."),
     ] = None,
     data: Annotated[str | None, typer.Option("--data", help=f"Images for the system: {opt.SOURCES}.")] = None,
-    split: opt.Split = "test",
-    image_size: opt.ImageSize = None,
     network: Annotated[
         str | None,
         typer.Option(help="Instead of a system: an architecture with random weights on random 32x32 images."),
     ] = None,
-    inputs: Annotated[int, typer.Option(help="Inputs the engine certifies.")] = 40,
-    field_inputs: Annotated[int, typer.Option(help="Inputs the field's loop certifies; it is slow.")] = 4,
-    n0: Annotated[int, typer.Option("--n0", help="Draws that pick the class.")] = 100,
-    n: Annotated[int, typer.Option("--n", help="Draws that prove the radius.")] = 10_000,
-    alpha: opt.Alpha = 1e-3,
-    radius: Annotated[float, typer.Option(help="The one radius that adaptive sampling is asked about.")] = 0.5,
+    n: Annotated[int, typer.Option("--n", help="Samples that prove the radius.")] = 10_000,
     batch: opt.Batch = None,
     device: opt.Device = None,
-    dtype: opt.Dtype = opt.Precision.FP32,
-    compile_: opt.Compile = opt.CompileName.OFF,
+    dtype: opt.Dtype = "fp32",
+    compile_: opt.Compile = "off",
     out: Annotated[Path | None, typer.Option("--out", help="Also write the figures as JSON to this file.")] = None,
+    changes: opt.Changes = None,
+    keys: Annotated[bool, opt.keys("sigmax.cli.bench:BenchKeys")] = False,
 ) -> None:
-    """The field's loop against the engine with fixed and adaptive sampling: votes, seconds, share of the ceiling.
+    """Cohen et al.'s reference loop against the engine with fixed and adaptive sampling: votes and seconds.
 
     Example: `sigmax bench --network resnet110 --device cuda --dtype bf16 --compile auto --out bench.json`
     """
-    from sigmax.bench.contest import Question, as_json, contest
-    from sigmax.bench.stages import stages
+    from sigmax.bench.contest import Conditions, as_json, contest
+    from sigmax.bench.time_shares import time_shares
 
     if out is not None:
         check_writable(out)
-    if min(inputs, field_inputs) < 1:
-        raise RequestError(f"expected at least one input for each; got {inputs} and {field_inputs}")
-    how: dict[str, Any] = {
-        "device": device,
-        "dtype": opt.torch_dtype(dtype),
-        "batch": batch,
-        "compile": compile_.value,
-    }
-    scheme, rival, x, what = _contenders(system, data, split, image_size, network, inputs, how)
-    asked = Question(n0, n, alpha, radius, field_inputs)
-    scheme.check_question(n0=n0, n=n, alpha=alpha)
+    asked = with_changes(BenchKeys(), changes or [])
+    how = {"device": device, "dtype": dtype, "batch": batch, "compile": compile_}
+    scheme, rival, x, what = _contenders(system, data, network, asked, how)
+    question = Conditions(asked.n0, n, asked.alpha, asked.radius, asked.reference_inputs)
+    scheme.check_question(n0=asked.n0, n=n, alpha=asked.alpha)
     scheme.check(x)
-    say(f"{what}: {len(x)} inputs of {'x'.join(map(str, x.shape[1:]))}, n0={n0}, n={n:,}, alpha={alpha:g}")
-    reach = scheme.rule.largest_radius(n=n, alpha=alpha)
-    if radius > reach:
-        say(f"Not asked about radius {radius:g}: n={n:,} draws reach {down(reach, 3)}; give a larger --n.")
+    say(f"{what}: {len(x)} inputs of {'x'.join(map(str, x.shape[1:]))}, n0={asked.n0}, n={n:,}, alpha={asked.alpha:g}")
+    reach = scheme.rule.largest_radius(n=n, alpha=asked.alpha)
+    if asked.radius > reach:
+        say(f"Not asked about radius {asked.radius:g}: n={n:,} samples reach {down(reach, 3)}; give a larger --n.")
     rows: list[Row] = []
-    for row in contest(scheme, rival, x, asked):
+    for row in contest(scheme, rival, x, question):
         rows.append(row)
         say(_line(row))
     _show(rows)
-    parts = stages(scheme, x)
+    parts = time_shares(scheme, x)
     for line in _parts(parts):
         say(line)
     if out is not None:
         with written_whole(out) as draft:
-            draft.write_text(json.dumps(as_json(scheme, asked, rows, what, parts), indent=1) + "\n")
+            draft.write_text(json.dumps(as_json(scheme, question, rows, what, parts), indent=1) + "\n")
         say(f"Figures: {out}")
 
 
 def _contenders(
-    system: str | None,
-    data: str | None,
-    split: str,
-    image_size: int | None,
-    network: str | None,
-    inputs: int,
-    how: dict[str, Any],
+    system: str | None, data: str | None, network: str | None, asked: BenchKeys, how: dict[str, Any]
 ) -> "tuple[Scheme, Scheme, Tensor, str]":
-    """The system, the same as the field would run it, the images, and what to call it all."""
+    """The system, the same as the reference loop runs it, the images, and what to call it all."""
     if network is not None and (system or data):
         raise RequestError("--network brings its own random images; give it without a system and without --data")
     if (system is None) != (data is None):
         raise RequestError("a system and --data belong together; give both, or neither")
     if network is not None:
-        return _random(network, inputs, how)
+        return _random(network, asked.inputs, how)
     if system is None or data is None:
-        return _digits(inputs, how)
+        return _digits(asked.inputs, how)
     import torch
 
     from sigmax import data as sources
-    from sigmax import system as systems
+    from sigmax import systems
 
-    dataset = sources.load(data, split, size=image_size)
-    x = torch.from_numpy(dataset.pixels(_spread(len(dataset), inputs)))
+    dataset = sources.load(data, asked.split, size=asked.image_size)
+    x = torch.from_numpy(dataset.pixels(_spread(len(dataset), asked.inputs)))
     plain: dict[str, Any] = {"device": how["device"]}
     return systems.load(system, **how), systems.load(system, **plain), x, system
 
@@ -121,12 +118,12 @@ def _random(network: str, inputs: int, how: dict[str, Any]) -> "tuple[Scheme, Sc
     import torch
 
     from sigmax import models
-    from sigmax.certify.smoothed import Smoothed
+    from sigmax.schemes.smoothed import Smoothed
 
-    def smoothed(**ways: Any) -> Smoothed:
+    def smoothed(**how: Any) -> Smoothed:
         torch.manual_seed(0)
         described = models.Description(architecture=network, classes=10, input_shape=(3, 32, 32))
-        return Smoothed(models.create(described), sigma=SIGMA, classes=10, **ways)
+        return Smoothed(models.create(described), sigma=SIGMA, classes=10, **how)
 
     x = torch.rand(inputs, 3, 32, 32, generator=torch.Generator().manual_seed(0))
     return smoothed(**how), smoothed(device=how["device"]), x, f"{network} with random weights"
@@ -139,14 +136,14 @@ def _digits(inputs: int, how: dict[str, Any]) -> "tuple[Scheme, Scheme, Tensor, 
 
     from sigmax import data as sources
     from sigmax import models
-    from sigmax.certify.smoothed import Smoothed
+    from sigmax.schemes.smoothed import Smoothed
     from sigmax.train import Settings, train_classifier
 
-    test, taught = sources.load("digits", "test"), sources.load("digits", "train")
+    test, train = sources.load("digits", "test"), sources.load("digits", "train")
     settings = Settings(epochs=QUICK_EPOCHS)
     with tempfile.TemporaryDirectory() as folder:
         file = train_classifier(
-            taught, architecture="small-cnn", sigma=SIGMA, out=Path(folder) / "net.safetensors", settings=settings
+            train, architecture="small-cnn", sigma=SIGMA, out=Path(folder) / "net.safetensors", settings=settings
         )
         fast, plain = (models.load(file)[0] for _ in range(2))
     return (
@@ -172,19 +169,19 @@ def _parts(found: "Mapping[str, Shares]") -> "Iterator[str]":
     for name, shares in found.items():
         together.setdefault(tuple(shares.items()), []).append(name)
     for parts, names in together.items():
-        told = ", ".join(f"{part} {share:.0%}" for part, share in parts)
-        yield f"Time of a vote of {', '.join(names)}, not compiled: {told}"
+        shown = ", ".join(f"{part} {share:.0%}" for part, share in parts)
+        yield f"Time of a vote of {', '.join(names)}, not compiled: {shown}"
 
 
 def _show(rows: "list[Row]") -> None:
     from rich.table import Table
 
-    table = Table("contender", *"draws/input votes/s s/input ratio".split(), "of ceiling", "certified")
+    table = Table("contender", *"samples/input votes/s s/input ratio".split(), "of ceiling", "certified")
     for row in rows:
         certified = "" if row.certified is None else f"{row.certified:.1%}"
         table.add_row(
             row.contender,
-            f"{row.draws_per_input:,.0f}",
+            f"{row.samples_per_input:,.0f}",
             f"{row.votes_per_s:,.0f}",
             f"{row.s_per_input:.4g}",
             f"{row.ratio:.2f}",

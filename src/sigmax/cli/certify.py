@@ -1,17 +1,24 @@
 """`sigmax certify`: certify a data set into a run file."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sigmax.cli import options as opt
-from sigmax.cli.progress import complain, console, progress, resumable, say
+from sigmax.cli.progress import complain, console, note_fewer, progress, resumable, say
 from sigmax.cli.tables import summary_table
+from sigmax.errors import RequestError
 
 if TYPE_CHECKING:
-    from sigmax.certify.scheme import Scheme
+    from collections.abc import Callable
+
     from sigmax.data import Dataset
+    from sigmax.records.lines import Record
     from sigmax.records.run import Run
+    from sigmax.schemes.scheme import Scheme
+
+MANY_VOTES = 50_000  # fewer are cast in no time
+LONG = 600.0  # seconds that a user should hear of before they pass
 
 
 def certify(
@@ -19,10 +26,10 @@ def certify(
     data: opt.Data,
     out: opt.RunOut,
     split: opt.Split = "test",
-    n0: Annotated[int, typer.Option("--n0", help="Draws that pick the class.")] = 100,
-    n: Annotated[int, typer.Option("--n", help="Draws that prove the radius, at most if adaptive.")] = 10_000,
+    n0: Annotated[int, typer.Option("--n0", help="Samples that pick the class.")] = 100,
+    n: Annotated[int, typer.Option("--n", help="Samples that prove the radius, at most if adaptive.")] = 10_000,
     alpha: opt.Alpha = 1e-3,
-    sampling: opt.Sampling = opt.SamplingName.FIXED,
+    sampling: opt.Sampling = "fixed",
     targets: opt.Targets = None,
     tolerance: opt.Tolerance = None,
     seed: opt.Seed = 0,
@@ -32,43 +39,57 @@ def certify(
     image_size: opt.ImageSize = None,
     batch: opt.Batch = None,
     device: opt.Device = None,
-    dtype: opt.Dtype = opt.Precision.FP32,
-    compile_: opt.Compile = opt.CompileName.OFF,
+    dtype: opt.Dtype = "fp32",
+    compile_: opt.Compile = "off",
+    code: opt.Code = None,
+    workers: opt.Workers = None,
+    gpus_per_worker: opt.GpusPerWorker = None,
+    on: opt.On = "local",
+    verbose: Annotated[bool, typer.Option("--verbose", help="Print a line for each input as it is finished.")] = False,
 ) -> None:
-    """Certify the inputs of a data set; interrupted runs go on when the command is repeated.
+    """Certify the inputs of a data set; an interrupted run continues when the command is repeated.
+
+    A finished run is extended by asking for more inputs: a larger --max keeps every record that is there.
 
     Example: `sigmax certify systems/half --data cifar10:~/cifar --skip 20 --max 500 --out runs/half.jsonl`
     """
     from sigmax import data as sources
-    from sigmax import system as systems
-    from sigmax.certify.sampling import asked
-    from sigmax.system.job import certify_run
+    from sigmax import systems
+    from sigmax.jobs.certify import certify_run
+    from sigmax.rules.sampling import asked
 
-    question = asked(sampling.value, opt.radii(targets), tolerance)
+    question = asked(sampling, opt.radii(targets), tolerance)
+    request: dict[str, Any] = {"n0": n0, "n": n, "alpha": alpha, "seed": seed, "sampling": question}
+    inputs: dict[str, Any] = {"start": start, "skip": skip, "maximum": maximum}
+    machines: dict[str, Any] = {"workers": workers, "gpus_per_worker": gpus_per_worker, "backend": on}
+    if out.is_dir():
+        raise RequestError(f"--out names the run file, and {out} is a folder; name a file in it: {out / 'run.jsonl'}")
     # Cheap checks of the request come before anything is read.
-    scheme = systems.load(system, device=device, dtype=opt.torch_dtype(dtype), batch=batch, compile=compile_.value)
+    scheme = systems.load(system, device=device, dtype=dtype, batch=batch, compile=compile_, code=code or ())
     scheme.check_question(n0=n0, n=n, alpha=alpha, sampling=question)
     dataset = sources.load(data, split, size=image_size)
+    note_fewer(len(sources.select(len(dataset), **inputs)), maximum, data)
     _warn_of_training_data(scheme, dataset)
+    _warn_of_long_work(scheme, dataset, n, maximum)
     with (
         resumable(f"Every input finished so far is kept in {out}."),
         progress(f"certify {out.name}") as watch,
     ):
-        run = certify_run(
-            scheme,
-            dataset,
-            out,
-            n0=n0,
-            n=n,
-            alpha=alpha,
-            seed=seed,
-            start=start,
-            skip=skip,
-            maximum=maximum,
-            sampling=question,
-            watch=watch,
-        )
+        seen = _printed(dataset) if verbose else None
+        run = certify_run(scheme, dataset, out, **request, **inputs, **machines, watch=watch, seen=seen)
     _conclude(run)
+
+
+def _printed(dataset: "Dataset") -> "Callable[[Record], None]":
+    """Prints each record as it is written, as `sigmax show` does, and behind it the file of an image folder's."""
+    from sigmax.cli.runs.inputs import HEADER, line
+
+    def show(record: "Record") -> None:
+        files = dataset.files_at([record.index])
+        say(line(record) if files is None else f"{line(record)}  {files[0]}")
+
+    say(HEADER)
+    return show
 
 
 def _warn_of_training_data(scheme: "Scheme", dataset: "Dataset") -> None:
@@ -78,12 +99,37 @@ def _warn_of_training_data(scheme: "Scheme", dataset: "Dataset") -> None:
     trained_on = [d.notes.get("training", {}).get("data", {}).get("fingerprint") for d in described if d]
     if dataset.fingerprint in trained_on:
         complain(
-            "note: these are images the system was trained on; "
-            "certified accuracy on them says nothing about new ones",
+            "note: these are images the system was trained on; certified accuracy on them says nothing about new ones",
+            style="yellow",
+        )
+
+
+def _warn_of_long_work(scheme: "Scheme", dataset: "Dataset", n: int, maximum: int | None) -> None:
+    """Say how long an input takes where a CPU votes and all of them would take long; a trial of a second tells."""
+    import torch
+
+    from sigmax.bench.forward import seconds_per_vote
+
+    voters = [(name, voter) for name, voter in scheme.voters.items() if voter.device.type == "cpu" and voter.votes]
+    inputs = min(maximum or len(dataset), len(dataset))
+    if not voters or n * inputs < MANY_VOTES:
+        return
+    x = scheme.check(torch.from_numpy(dataset.pixels([0])))
+    each = n * sum(seconds_per_vote(voter, x, scheme.sigma_of(name), seconds=0.1) for name, voter in voters)
+    if each * inputs > LONG:
+        complain(
+            f"note: on this CPU an input takes up to {each:,.0f} s, {inputs:,} of them up to "
+            f"{each * inputs / 3600:.1f} hours; --device cuda is faster, and so are fewer samples: "
+            "--n 1000 --sampling adaptive",
             style="yellow",
         )
 
 
 def _conclude(run: "Run") -> None:
+    from sigmax.records.run import read
+
     console.print(summary_table([run]))
+    there = read(run.path)
+    if there.planned > run.planned:
+        say(f"{run.path} has {there.planned:,} inputs, which all stay; the table is of the {run.planned:,} asked for.")
     say(f"Run file: {run.path}. Next: sigmax verify {run.path}, sigmax report {run.path} --out report")

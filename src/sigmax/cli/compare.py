@@ -8,17 +8,15 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from sigmax.cli import options as opt
 from sigmax.cli.progress import complain, console, progress, resumable, say
-
-MOST_RADII = 5  # columns of accuracies that 80 characters hold
+from sigmax.cli.tables import as_text, fitted
 
 if TYPE_CHECKING:
-    import pandas as pd
-
-    from sigmax.certify.scheme import Scheme
-    from sigmax.cli.compare_config import CompareConfig
     from sigmax.data import Dataset
+    from sigmax.pipeline.compare.config import CompareConfig
     from sigmax.records.run import Run
+    from sigmax.schemes.scheme import Scheme
 
 
 def compare(
@@ -27,19 +25,23 @@ def compare(
         list[str] | None,
         typer.Option("--set", help="KEY=VALUE in place of what the file says, as certify.n=1000; repeat for more."),
     ] = None,
+    workers: opt.Workers = None,
+    gpus_per_worker: opt.GpusPerWorker = None,
+    on: opt.On = "local",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only check it all and say what is left.")] = False,
 ) -> None:
     """Certify the same inputs with several schemes and the same budget; what is finished is kept and skipped.
 
-    Writes a run file for each scheme, and compare.md, .csv, .json, .pdf and .png with accuracies at radii, draws,
-    seconds and what the soundness of each rests on.
+    Writes a run file for each scheme, and compare.md, .csv, .json, .pdf and .png with accuracies at radii, samples,
+    seconds and what each assumes.
 
     Example: `sigmax compare schemes.toml`
     """
-    from sigmax.cli.compare_config import CompareConfig
+    from sigmax.pipeline.compare.config import CompareConfig
     from sigmax.records.verify import verify
-    from sigmax.report.accuracy import checked_radii
-    from sigmax.report.scheme_table import scheme_table, write_scheme_table
+    from sigmax.report import scheme_table, write_scheme_table
+    from sigmax.report.metrics.accuracy import checked_radii
+    from sigmax.report.runs import norm_of
 
     asked = CompareConfig.read(config, changes or ())
     radii = checked_radii(asked.radii) if asked.radii else None
@@ -48,7 +50,8 @@ def compare(
         _show(work)
         return
     with resumable(f"Every input finished so far is kept in {asked.out}."):
-        runs = _certified(work)
+        how = {"workers": workers, "gpus_per_worker": gpus_per_worker, "backend": on}
+        runs = _certified(work, how)
     wrong = [run for run in runs.values() if not verify(run.path).holds]
     for run in wrong:
         complain(f"{run.path} does not verify; see sigmax verify {run.path}", style="red")
@@ -56,7 +59,8 @@ def compare(
         complain("No table was written: it would show as proved what is not.", style="red")
         raise typer.Exit(1)
     written = write_scheme_table(runs, asked.out, radii)
-    console.print(_shown(scheme_table(runs, radii)))
+    notes = ["samples and seconds: of an input, on average"]
+    console.print(fitted(as_text(scheme_table(runs, radii)), notes, norm=norm_of(runs.values())))
     say("Wrote " + ", ".join(str(path) for path in written))
 
 
@@ -72,10 +76,10 @@ class Work(NamedTuple):
 def _checked(asked: "CompareConfig") -> dict[str, Work]:
     """All that is to be done, by the schemes' names; what is wrong with any of it is said here."""
     from sigmax import data as sources
-    from sigmax.cli.compare_schemes import made_schemes
+    from sigmax.config.validation import inside
+    from sigmax.jobs.certify import plan_run
+    from sigmax.pipeline.compare.schemes import made_schemes
     from sigmax.records.journal import check_goes_on
-    from sigmax.system.job import plan_run
-    from sigmax.train.config_table import inside
 
     schemes = made_schemes(asked)
     dataset = sources.load(asked.data.source, asked.data.split, size=asked.data.image_size)
@@ -89,24 +93,24 @@ def _checked(asked: "CompareConfig") -> dict[str, Work]:
     return work
 
 
-def _certified(work: Mapping[str, Work]) -> "dict[str, Run]":
+def _certified(work: Mapping[str, Work], how: Mapping[str, Any]) -> "dict[str, Run]":
     """The run of each scheme."""
-    from sigmax.cli.compare_schemes import warm_up
-    from sigmax.system.job import certify_run
-    from sigmax.train.pipeline_files import certified
+    from sigmax.jobs.certify import certify_run
+    from sigmax.pipeline.compare.schemes import warm_up
+    from sigmax.pipeline.files import certified
 
     runs = {}
     for name, (scheme, dataset, out, request) in work.items():
         with progress(f"certify {name}") as watch:
             if not certified(out):
                 warm_up(scheme, dataset.pixels([0]))
-            runs[name] = certify_run(scheme, dataset, out, **request, watch=watch)
+            runs[name] = certify_run(scheme, dataset, out, **request, **how, watch=watch)
     return runs
 
 
 def _show(work: Mapping[str, Work]) -> None:
     """Every scheme and how far its run is; nothing is written."""
-    from sigmax.train.pipeline_files import certified
+    from sigmax.pipeline.files import certified
 
     table, done = Table("scheme", "state", "leaves"), 0
     for name, part in work.items():
@@ -115,20 +119,3 @@ def _show(work: Mapping[str, Work]) -> None:
         table.add_row(Text(name), state, Text(str(part.out)))
     console.print(table)
     say(f"{done} of {len(work)} schemes are done; nothing stands in the way of the others.")
-
-
-def _shown(frame: "pd.DataFrame") -> Table:
-    from sigmax.report.scheme_table import SOUND, cell_text
-
-    radii = [column for column in frame.columns if column[:1].isdigit()]
-    step = -(-len(radii) // MOST_RADII)
-    frame = frame.drop(columns=["ACR", *(r for i, r in enumerate(radii) if i % step)])  # the files have all of it
-    table = Table(title="certified accuracy in % at l2 radius", caption="draws and seconds are an input's")
-    for column in frame.columns:
-        if column in ("scheme", SOUND):
-            table.add_column(str(column), overflow="fold", min_width=9)
-        else:
-            table.add_column(str(column), justify="right", no_wrap=True)
-    for _, row in frame.astype(object).iterrows():
-        table.add_row(*(Text(cell_text(str(column), cell)) for column, cell in row.items()))
-    return table

@@ -7,17 +7,18 @@ import typer
 from rich.table import Table
 
 from sigmax.cli import options as opt
+from sigmax.cli.build.networks import noise_of
 from sigmax.cli.progress import STARTS_OVER, console, progress, resumable, say
-from sigmax.cli.train_classifier import Hyper, MethodName, Target, taught
+from sigmax.cli.train.classifier import MethodName
 from sigmax.errors import RequestError
 from sigmax.files import written_whole
 
-app = typer.Typer(help="Look into how networks are trained.", no_args_is_help=True)
+app = typer.Typer(help="Analyse how networks are trained.", no_args_is_help=True)
 
 
 @app.callback()
 def _several_kinds() -> None:
-    """Keep `gradients` a word of its own while it is the only one."""
+    """Keep `gradients` a subcommand while it is the only one."""
 
 
 @app.command()
@@ -27,9 +28,9 @@ def gradients(
     split: opt.Split = "train",
     sigma: Annotated[float | None, typer.Option(help="Noise, pixels in [0, 1] (default: as trained).")] = None,
     method: MethodName = "gaussian",
-    hyper: Hyper = None,
-    target: Target = None,
-    draws: Annotated[int, typer.Option(help="Votes an image, which tell easy from hard.")] = 100,
+    changes: opt.Changes = None,
+    keys: Annotated[bool, opt.keys("sigmax.cli.train.keys:method_tables")] = False,
+    samples: Annotated[int, typer.Option(help="Votes for each image, by which it is easy or hard.")] = 100,
     start: opt.Start = 0,
     skip: opt.Skip = 1,
     maximum: opt.Maximum = None,
@@ -44,13 +45,14 @@ def gradients(
     """
     from sigmax import data as sources
     from sigmax import models
+    from sigmax.cli.train.keys import MethodKeys
+    from sigmax.config import with_changes
     from sigmax.train.gradients import gradient_shares
+    from sigmax.train.methods.registry import make_method
 
     model, description = models.load(network, device=device or "cpu")
-    noise = description.sigma if sigma is None else sigma
-    if noise is None:
-        raise RequestError(f"{network} does not say which noise it was trained with; give --sigma")
-    taught_by = taught(method, hyper or [], target, fields={}, moving=False)(noise)
+    noise = noise_of(network, description, sigma)
+    learner = make_method(method, noise, with_changes(MethodKeys(), changes or []).method)
     if out is not None and out.exists():
         raise RequestError(f"{out} exists already; name another file with --out")
     dataset = sources.load(data, split, size=image_size)
@@ -58,10 +60,10 @@ def gradients(
     with resumable("Nothing is kept of it.", STARTS_OVER), progress("gradients") as watch:
         found = gradient_shares(
             model,
-            taught_by,
+            learner,
             dataset,
             sigma=noise,
-            draws=draws,
+            samples=samples,
             indices=[int(i) for i in chosen],
             seed=seed,
             device=device or "cpu",

@@ -1,31 +1,26 @@
-"""The command line. Exit codes: 0 done, 1 the run failed, 2 the request was wrong, 130 interrupted (Ctrl-C)."""
+"""The command line. Exit codes: 0 done, 1 the run failed, 2 the request was wrong, 130 interrupted (Ctrl-C).
+
+Verbs import torch, pandas and the like when they run, so that `verify` and `report` work where torch does not.
+"""
 
 import io
 import sys
+import warnings
 from typing import Annotated
 
 import typer
 
-from sigmax import __version__
-from sigmax.cli import (
-    bench,
-    build,
-    certify,
-    compare,
-    demo,
-    diagnose,
-    field,
-    finetune,
-    label,
-    pipeline,
-    plan,
-    predict,
-    report,
-    train,
-    verify,
-)
-from sigmax.cli.progress import complain, quiet_but_first, say
+from sigmax.cli import bench, certify, compare, demo, diagnose, pipeline, plan, predict, report
+from sigmax.cli.build.cascade import cascade, multiscale
+from sigmax.cli.build.dual import dual
+from sigmax.cli.build.others import lipschitz, memorized, semi_elastic
+from sigmax.cli.build.smoothed import smoothed
+from sigmax.cli.help import plain
+from sigmax.cli.progress import complain, quiet_but_first, say, warned
+from sigmax.cli.runs import logs, merge, show, verify
+from sigmax.cli.train import calibrate, classifier, denoiser, finetune, label, router
 from sigmax.errors import RequestError, RunError
+from sigmax.version import __version__
 
 app = typer.Typer(
     help="Certified robustness by randomized smoothing. Start with: sigmax demo",
@@ -36,6 +31,14 @@ app = typer.Typer(
 )
 
 
+train = typer.Typer(help="Train networks for smoothing.", no_args_is_help=True)
+for verb in (classifier.classifier, denoiser.denoiser, router.router):
+    train.command()(verb)
+build = typer.Typer(help="Build a system: a scheme and its networks as one folder.", no_args_is_help=True)
+for kind in (smoothed, dual, cascade, multiscale, semi_elastic, memorized, lipschitz):
+    build.command()(kind)
+
+
 def _version(asked: bool) -> None:
     if asked:
         say(f"sigmax {__version__}")
@@ -44,7 +47,7 @@ def _version(asked: bool) -> None:
 
 @app.callback()
 def _common(
-    version: Annotated[  # by a callback of its own: the function's body comes after a verb is asked for
+    version: Annotated[  # by a callback: the function's body runs only after a verb
         bool, typer.Option("--version", help="Print the version and end.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
@@ -52,39 +55,37 @@ def _common(
 
 
 app.command("demo")(demo.demo)
-app.add_typer(train.app, name="train")
-app.add_typer(build.app, name="build")
+app.add_typer(train, name="train")
+app.add_typer(build, name="build")
 app.command("label")(label.label)
 app.command("choose")(label.choose)
+app.command("calibrate")(calibrate.calibrate)
 app.command("finetune")(finetune.finetune)
 app.add_typer(pipeline.app, name="pipeline")
 app.add_typer(diagnose.app, name="diagnose")
 app.command("plan")(plan.plan)
 app.command("certify")(certify.certify)
 app.command("predict")(predict.predict)
+app.command("show")(show.show)
 app.command("verify")(verify.verify)
 app.command("report")(report.report)
 app.command("compare")(compare.compare)
+app.command("merge")(merge.merge)
 app.command("bench")(bench.bench)
-app.command("import")(field.import_log)
-app.command("export")(field.export_run)
+app.command("import")(logs.import_logs)
+app.command("export")(logs.export_run)
+plain(app)
 
 
 def main() -> None:
     """Run a verb; turn the two kinds of error into their exit codes."""
-    for stream in (sys.stdout, sys.stderr):  # a name the terminal cannot spell must not end a run
+    for stream in (sys.stdout, sys.stderr):  # a name that the terminal cannot print must not end a run
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     quiet_but_first()
+    warnings.showwarning = warned
     try:
         app()
-    except RequestError as error:
-        _say(error)
-        sys.exit(2)
-    except RunError as error:
-        _say(error)
-        sys.exit(1)
-
-
-def _say(error: Exception) -> None:
-    complain(f"error: {error}", style="red")
+    except (RequestError, RunError) as error:
+        complain(f"error: {error}", style="red")
+        sys.exit(2 if isinstance(error, RequestError) else 1)

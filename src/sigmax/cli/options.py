@@ -1,86 +1,32 @@
 """Options that several verbs share, so that they read and mean the same everywhere."""
 
-from enum import StrEnum
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any, Literal
 
 import typer
 
 from sigmax.errors import RequestError
 
-if TYPE_CHECKING:
-    import torch
+Precision = Literal["fp32", "bf16", "fp16"]
+CompileName = Literal["off", "default", "graphs", "tuned", "denoiser", "auto"]
 
-
-class Precision(StrEnum):
-    """Number format of the networks' arithmetic."""
-
-    FP32 = "fp32"
-    BF16 = "bf16"
-    FP16 = "fp16"
-
-
-class CompileName(StrEnum):
-    """How networks are compiled."""
-
-    OFF = "off"
-    DEFAULT = "default"
-    GRAPHS = "graphs"
-    TUNED = "tuned"
-    DENOISER = "denoiser"
-    AUTO = "auto"
-
-
-class BoundName(StrEnum):
-    """How the rival classes are bounded."""
-
-    ONE_SIDED = "one-sided"
-    RUNNER_UP = "runner-up"
-
-
-class SureName(StrEnum):
-    """What the sureness of a classifier does as a router."""
-
-    NAMES = "names"
-    ROUTES = "routes"
-
-
-class RuleName(StrEnum):
-    """How a dual system combines router and experts."""
-
-    CONSENSUS = "consensus"
-    MIN = "min"
-
-
-class StoreName(StrEnum):
-    """How a system's weights are kept."""
-
-    FP32 = "fp32"
-    BF16 = "bf16"
-
-
-class SamplingName(StrEnum):
-    """When a certification may stop drawing."""
-
-    FIXED = "fixed"
-    ADAPTIVE = "adaptive"
-
-
-SOURCES = "digits, mnist:PATH, fashion:PATH, cifar10:PATH, npz:FILE or folder:PATH"
+SOURCES = (
+    "cifar10:PATH, cifar100:PATH, digits, fashion:PATH, folder:PATH, mnist:PATH, npz:PATH"  # and what packages add
+)
 
 System = Annotated[
-    str, typer.Argument(help="The system's folder, as written by `sigmax build`; or zoo:NAME, hub:OWNER/NAME.")
+    str,
+    typer.Argument(
+        metavar="SYSTEM", help="The system's folder, as written by `sigmax build`; or zoo:NAME, hub:OWNER/NAME."
+    ),
 ]
 Data = Annotated[str, typer.Option("--data", help=f"Where the images are: {SOURCES}.")]
 Split = Annotated[str, typer.Option(help="Which part of the data: train or test.")]
-ImageSize = Annotated[
-    int | None, typer.Option(help="For image folders: resize and crop to this many pixels a side.")
-]
+ImageSize = Annotated[int | None, typer.Option(help="For image folders: resize and crop to this many pixels a side.")]
 Start = Annotated[int, typer.Option(help="Index of the first input.")]
 Skip = Annotated[int, typer.Option(help="Take every SKIP-th input.")]
-Maximum = Annotated[
-    int | None, typer.Option("--max", help="Take at most this many inputs, counted after skipping.")
-]
+Maximum = Annotated[int | None, typer.Option("--max", help="Take at most this many inputs, counted after skipping.")]
 Alpha = Annotated[float, typer.Option(help="Chance that a certificate or prediction is wrong.")]
 Seed = Annotated[int, typer.Option(help="Seed of the noise; the same seed gives the same votes.")]
 Batch = Annotated[
@@ -98,25 +44,76 @@ Compile = Annotated[
     ),
 ]
 Sampling = Annotated[
-    SamplingName, typer.Option(help="fixed: exactly N draws a stage; adaptive: no more than can change the answer.")
+    Literal["fixed", "adaptive"],
+    typer.Option(help="fixed: exactly N samples a stage; adaptive: no more than can change the answer."),
 ]
 Targets = Annotated[
     str | None,
-    typer.Option(help="Adaptive: ask only which of these radii hold, such as 0.25,0.5,1 (far fewer draws)."),
+    typer.Option(help="Adaptive: ask only which of these radii hold, such as 0.25,0.5,1 (far fewer samples)."),
 ]
 Tolerance = Annotated[
     float | None, typer.Option(help="Adaptive: stop when the radius could grow by this share of sigma at most.")
 ]
 Store = Annotated[
-    StoreName,
-    typer.Option(help="bf16: weights are rounded to it and kept so, in half the room; the result is the system."),
+    Literal["fp32", "bf16"],
+    typer.Option(
+        help="bf16: round the weights to bfloat16 and store them so, in half the space. The rounded weights are what "
+        "is certified."
+    ),
 ]
-RunOut = Annotated[Path, typer.Option("--out", help="Run file to write, or to go on with.")]
+Code = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="PACKAGE.MODULE:FUNCTION",
+        help="Import and RUN this code, which the system names as the maker of its network; nothing else is run.",
+    ),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(help="Processes that share the work (default: this one alone; on Ray: as many as have room)."),
+]
+GpusPerWorker = Annotated[
+    float | None, typer.Option(help="GPUs of a worker: 1 (default on GPUs), or a share such as 0.5 to put two on one.")
+]
+On = Annotated[
+    str,
+    typer.Option(
+        "--on",
+        metavar="BACKEND",
+        help="Where workers run: local, ray:ADDRESS of a cluster, or ray (RAY_ADDRESS, else a cluster started here).",
+    ),
+]
+RunOut = Annotated[Path, typer.Option("--out", help="Run file to write, or to continue.")]
 
 
-def radii(listed: str | None) -> list[float] | None:
-    """Radii from text such as 0.25,0.5,1."""
-    return None if listed is None else numbers(listed, "--targets", "radii such as 0.25,0.5,1")
+Changes = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Any other option by its key; repeat for more. --keys lists them."),
+]
+
+
+def keys(source: str) -> Any:
+    """The option `--keys`, which lists what `--set` can change.
+
+    source: "module:name" of the model, or of a function that returns models by the titles to print above them. It is
+    imported when the option is used.
+    """
+
+    def show(asked: bool) -> None:
+        if not asked:
+            return
+        from rich.markdown import Markdown
+
+        from sigmax.cli.progress import console
+        from sigmax.config.tables import markdown
+
+        module, _, name = source.partition(":")
+        found = getattr(import_module(module), name)
+        for title, model in ({"Keys of --set": found} if isinstance(found, type) else found()).items():
+            console.print(Markdown(f"{title}\n\n{markdown(model)}"))
+        raise typer.Exit
+
+    return typer.Option("--keys", help="List the keys of --set and end.", callback=show, is_eager=True)
 
 
 def numbers(listed: str, option: str, expected: str) -> list[float]:
@@ -127,8 +124,6 @@ def numbers(listed: str, option: str, expected: str) -> list[float]:
         raise RequestError(f"{option} must be {expected}; got {listed!r}") from error
 
 
-def torch_dtype(precision: Precision) -> "torch.dtype":
-    """The torch dtype of a precision's short name."""
-    import torch
-
-    return {Precision.FP32: torch.float32, Precision.BF16: torch.bfloat16, Precision.FP16: torch.float16}[precision]
+def radii(listed: str | None, option: str = "--targets") -> list[float] | None:
+    """Radii from text such as 0.25,0.5,1."""
+    return None if listed is None else numbers(listed, option, "radii such as 0.25,0.5,1")

@@ -1,5 +1,7 @@
-"""`sigmax pipeline`: experts, labels, router, fine-tuning, certificates and report from one file."""
+"""`sigmax pipeline`: experts, a router or a cascade, certificates and report from one file."""
 
+import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -7,20 +9,34 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from sigmax.cli import verify as verify_verb
 from sigmax.cli.progress import complain, console, progress, resumable, say
+from sigmax.cli.runs import verify as verify_verb
 from sigmax.cli.tables import summary_table
 
 if TYPE_CHECKING:
+    from sigmax.pipeline import Pipeline
     from sigmax.records.run import Run
-    from sigmax.train import Pipeline
 
-app = typer.Typer(help="The whole road of dual smoothing, driven by one file.", no_args_is_help=True)
+app = typer.Typer(help="From training to certificates and a report, driven by one file.", no_args_is_help=True)
+
+Changes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", help="KEY=VALUE in place of what the file says, such as router.sigma=0.5; KEY= leaves it out; repeat."
+    ),
+]
 
 
-@app.callback()
-def _several_verbs() -> None:
-    """Keep `run` a word of its own while it is the only one."""
+@app.command()
+def schema() -> None:
+    """Print the JSON schema of a pipeline's file, for editors that complete and check TOML.
+
+    Example: `sigmax pipeline schema > pipeline.schema.json`
+    """
+    from sigmax.config.schema import json_schema
+    from sigmax.pipeline import PipelineConfig
+
+    print(json.dumps(json_schema(PipelineConfig), indent=2))
 
 
 @app.command()
@@ -34,28 +50,27 @@ def run(
             help="Verify every run and write the report at the end; on a rented GPU that can wait.",
         ),
     ] = True,
-    changes: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            help="KEY=VALUE in place of what the file says, as router.sigma=0.5, or KEY= to leave it out; repeat.",
-        ),
-    ] = None,
+    redo: Annotated[
+        bool,
+        typer.Option("--redo", help="Train or label again where [data], [experts], store or [labels] changed."),
+    ] = False,
+    changes: Changes = None,
 ) -> None:
     """Do what is left of a pipeline: phases that are done are skipped, one that was cut short goes on.
 
-    What is wrong is said before any work. Steps can be added to the file later, and other inputs certified; what
-    else decides a result needs another folder (`out`).
+    What is wrong is said before any work. Where a key has changed, the phases that depend on it are redone and all
+    others are reused; the files of what is redone are moved to OUT/previous. Experts and labels are redone only with
+    --redo.
 
-    Example: `sigmax pipeline run digits.toml --dry-run`
+    Example: `sigmax pipeline run digits.toml --set router.sigma=0.5 --dry-run`
     """
-    from sigmax.train import Pipeline, PipelineConfig
+    from sigmax.pipeline import Pipeline
 
-    pipeline = Pipeline(PipelineConfig.read(config, changes or ()), on_warning=warn)
+    pipeline = Pipeline.read(config, changes or (), warn, say)
     if dry_run:
-        show(pipeline)
+        show(pipeline, redo=redo)
     else:
-        walk(pipeline, report=report)
+        walk(pipeline, report=report, redo=redo)
 
 
 def warn(text: str) -> None:
@@ -63,31 +78,44 @@ def warn(text: str) -> None:
     complain(f"warning: {text}", style="yellow")
 
 
-def show(pipeline: "Pipeline") -> None:
+def show(pipeline: "Pipeline", *, redo: bool = False) -> None:
     """Every phase and whether its files are there; nothing is written. A device may be of another machine."""
-    pipeline.check(devices=False)
+    pipeline.check(devices=False, redo=True)
+    changes = pipeline.redone()
+    again = {phase.leaves: "redo" for phase in changes.phases}
+    again |= {phase.leaves: "take back" for phase, _ in changes.returned}
     table = Table("phase", "state", "leaves")
-    states = [(phase, phase.state) for phase in pipeline.phases()]
+    states = [(phase, again.get(phase.leaves, phase.state)) for phase in pipeline.phases()]
     for phase, state in states:
         table.add_row(phase.name, state, Text(", ".join(str(path) for path in phase.leaves)))
     console.print(table)
+    for line in changes.lines() if changes else ():
+        say(line)
     done = sum(state == "done" for _, state in states)
-    say(f"{done} of {len(states)} phases are done; the report is written anew each time.")
+    say(f"{done} of {len(states)} phases are done; the report is written again each time.")
+    pipeline.check_redone(redo=redo)
 
 
-def walk(pipeline: "Pipeline", *, report: bool = True) -> None:
-    """Run it, and unless that is to wait verify every certificate and write the report."""
+def walk(
+    pipeline: "Pipeline",
+    *,
+    report: bool = True,
+    redo: bool = False,
+    table: "Callable[[Sequence[Run]], Table]" = summary_table,
+) -> "list[Run]":
+    """Run it, and unless that is to wait verify every certificate and write the report; `table` is what is printed."""
     out = pipeline.config.out
     with resumable(f"What is finished is kept in {out}."):
-        runs = pipeline.run(progress)
+        runs = pipeline.run(progress, redo=redo)
     if report:
-        _conclude(pipeline, runs)
+        _conclude(pipeline, runs, table)
     else:
-        console.print(summary_table(runs))
+        console.print(table(runs))
         say(f"Nothing was verified yet: sigmax verify {' '.join(str(run.path) for run in runs)}")
+    return runs
 
 
-def _conclude(pipeline: "Pipeline", runs: "list[Run]") -> None:
+def _conclude(pipeline: "Pipeline", runs: "list[Run]", table: "Callable[[Sequence[Run]], Table]") -> None:
     from sigmax import report
     from sigmax.records.verify import verify
 
@@ -97,7 +125,7 @@ def _conclude(pipeline: "Pipeline", runs: "list[Run]") -> None:
         verify_verb.show(verdict)
     shown = pipeline.test if pipeline.test.shape[0] in (1, 3) else None  # grey or in colour
     written = report.write(runs, out / "report", images=shown)
-    console.print(summary_table(runs))
+    console.print(table(runs))
     say("\nWhere to look:", style="bold")
     say(f"  report   {', '.join(str(path) for path in written)}")
     say(f"  runs     {out / 'runs'} (every count, one line an input)")

@@ -1,18 +1,20 @@
 """`sigmax report`: tables and curves from run files."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sigmax.cli.options import SOURCES, ImageSize
+from sigmax.cli.options import SOURCES, ImageSize, numbers
 from sigmax.cli.progress import console, say
 from sigmax.cli.tables import shown
 
 if TYPE_CHECKING:
     from sigmax.data import Dataset
     from sigmax.records.run import Run
+
+CAUTIONS = 3  # warnings printed below the table
 
 
 def report(
@@ -21,10 +23,11 @@ def report(
     data: Annotated[
         str | None, typer.Option("--data", help=f"The images that were certified, to show them: {SOURCES}.")
     ] = None,
-    split: Annotated[
-        str | None, typer.Option(help="Which part of the data (default: the one the runs name).")
-    ] = None,
+    split: Annotated[str | None, typer.Option(help="Which part of the data (default: the one the runs name).")] = None,
     image_size: ImageSize = None,
+    radii: Annotated[
+        str | None, typer.Option(help="Radii of the tables, such as 0,0.25,0.5 (default: as far as the runs reach).")
+    ] = None,
 ) -> None:
     """Write a folder with a page to explore (report.html), tables and curves of the given runs.
 
@@ -33,30 +36,45 @@ def report(
 
     Example: `sigmax report runs/a.jsonl runs/b.jsonl --data digits --out report`
     """
-    from sigmax.report.comparison import grid, table
-    from sigmax.report.folder import write_found
-    from sigmax.report.routing_page import in_a_line
-    from sigmax.report.runs import named
-    from sigmax.report.study import study
+    from sigmax.report.compare.comparison import table
+    from sigmax.report.compare.diagnosis import routing_analysis
+    from sigmax.report.folder import write
+    from sigmax.report.metrics.accuracy import grid
+    from sigmax.report.runs import named, norm_of
+    from sigmax.report.tables import in_a_line
 
     by_name = named(runs)
     images = None if data is None else _images(by_name.values(), data, split, image_size)
-    found = study(by_name)
-    written = write_found(by_name, found, out, images=images)
-    console.print(shown(table(by_name, found, grid(by_name.values(), None), strict=False)))
+    found = routing_analysis(by_name)
+    asked = None if radii is None else numbers(radii, "--radii", "radii such as 0,0.25,0.5")
+    written = write(by_name.values(), out, radii=asked, images=images, found=found)
+    frame = table(by_name, found, grid(by_name.values(), asked), strict=False)
+    console.print(shown(frame, norm=norm_of(by_name.values())))
+    _print_cautions(by_name)
     for name in found.routings:
         say(in_a_line(name, by_name[name], found))
     say("Wrote " + ", ".join(str(path) for path in written))
 
 
+def _print_cautions(runs: "Mapping[str, Run]") -> None:
+    """What makes the table's figures wrong or not comparable: the worst of it, since report.md has all notes."""
+    from sigmax.report.notes import cautions
+
+    found = cautions(runs)
+    for sentence in found[:CAUTIONS]:
+        say(f"warning: {sentence}", style="yellow")
+    if len(found) > CAUTIONS:
+        say(f"... and {len(found) - CAUTIONS} more in report.md")
+
+
 def _images(runs: "Iterable[Run]", source: str, split: str | None, size: int | None) -> "Dataset":
-    """The data set, in the split that the runs name unless told another."""
+    """The data set, in the given split or else in the one that the runs name."""
     from sigmax.data import load
     from sigmax.errors import RequestError
-    from sigmax.records.field import NOT_STATED
+    from sigmax.records.logs.read import NOT_STATED
 
     named = sorted({str(run.plan.data.get("split")) for run in runs} - {NOT_STATED, "None"})
     if split is None and len(named) != 1:
-        told = f"are of several splits ({', '.join(named)})" if named else "do not name their split"
-        raise RequestError(f"the runs {told}; say whose images to show with --split")
+        problem = f"are of several splits ({', '.join(named)})" if named else "do not name their split"
+        raise RequestError(f"the runs {problem}; choose whose images to show with --split")
     return load(source, named[0] if split is None else split, size=size)

@@ -1,36 +1,43 @@
-"""Tables on the terminal."""
+"""Tables on the terminal: as wide as it is, and what has no room is named below."""
 
 import math
+import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from rich import box
 from rich.table import Table
 from rich.text import Text
 
 from sigmax.cli.progress import console
-from sigmax.records.rounding import down, share_down, share_up
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from sigmax.records.run import Run
 
+Columns = dict[str, list[str]]
+
 # As `compare` calls them, and as a terminal has room for.
-SHORT = {"ACR top 10%": "top 10%", "mean draws": "draws"}
-MOST_RADII, FEWEST_RADII = 5, 3  # columns of accuracies
-SHARED = ("sigma", "n", "alpha", "inputs")  # said once, below the table, where all runs agree
-WRAPS = {"name": 20, "sigma": 8}  # text may take several lines, of so many letters at least; numbers never
+SHORT = {"ACR top 10%": "top 10%", "mean samples": "samples"}
+FEWEST_RADII = 2  # columns of accuracies
+SHARED = ("sigma", "n", "alpha", "inputs")  # printed once, below the table, where all runs agree
+WRAPS = {"name": 20, "scheme": 14, "assumes": 12, "sigma": 8}  # text may take lines of so many letters; numbers never
+# in turn, before any radius
 LEFT_OUT = (
+    ("top 10%",),
+    ("ACR", "mean radius"),
     ("alpha",),
     ("inputs",),
-    ("n", "draws"),
-    ("abstained",),
-    ("ACR", "top 10%"),
+    ("n", "samples"),
+    ("seconds",),
     ("sigma",),
-)  # in this order
-AROUND = 3  # letters between two columns
-CAUTION = "of ACR, a poor metric, the easiest tenth of the inputs makes the % below top 10%"
-LOSSES = ("top 10%", "abstained")  # the less, the better: rounded up
+    ("abstained",),
+)
+AROUND = 2  # letters between two columns
+MEAN_RADIUS = "mean radius"  # the column that stands in place of ACR where there are no labels
+TOP = "top 10%: how much of ACR, in %, the easiest tenth of the inputs contributes"
+CAUTION = "ACR favours the easiest inputs; compare accuracies"
 
 
 def summary_table(runs: "Sequence[Run]") -> Table:
@@ -39,47 +46,87 @@ def summary_table(runs: "Sequence[Run]") -> Table:
     A dual run among the runs of all its experts adds the rows of its oracle and envelope.
     """
     from sigmax import report
+    from sigmax.report.runs import norm_of
 
-    return shown(report.compare(runs))
+    return shown(report.compare(runs), norm=norm_of(runs))
 
 
-def shown(frame: "pd.DataFrame") -> Table:
-    """What `sigmax.report.compare` gave, as wide as the terminal: columns are left out before names are cut."""
-    frame = frame.astype(object).rename(columns=SHORT)
-    if "draws" in frame:  # sampling could stop early: n is the most that a stage takes
-        frame["n"] = [
-            n if math.isnan(draws) else f"<= {n}" for n, draws in zip(frame["n"], frame["draws"], strict=True)
-        ]
-    same = [name for name in SHARED if name in frame and frame[name].nunique() == 1]
-    said = [f"{name} {frame[name].iloc[0]}" for name in same]
-    names, titles = _shortened([str(name) for name in frame["name"]])
-    columns = {str(c): [_cell(str(c), value) for value in frame[c]] for c in frame.columns.drop(same)}
-    kept, left_out = _fitting({**columns, "name": names}, console.width)
-    more = [f"a wider terminal shows {', '.join(left_out)} too"] if left_out else []
-    caution = [CAUTION] if "ACR" in kept else []
-    table = Table(title="certified accuracy in % at l2 radius", caption=_lines(said, titles, caution, more))
-    for column, width in _widths(kept, console.width).items():
-        table.add_column(column, justify="right", no_wrap=column not in WRAPS, overflow="fold", width=width)
-    for row in zip(*kept.values(), strict=True):
+def shown(frame: "pd.DataFrame", *, norm: str) -> Table:
+    """What `sigmax.report.compare` gave of runs with radii in this norm."""
+    columns = as_text(frame)
+    if "samples" in columns:  # sampling could stop early: n is the most that a stage takes
+        limited = zip(columns["n"], frame["mean samples"], strict=True)
+        columns["n"] = [n if math.isnan(samples) else f"<= {n}" for n, samples in limited]
+    same = {name: columns.pop(name)[0] for name in SHARED if len(set(columns.get(name, ()))) == 1}
+    columns["name"], titles = _shortened(columns["name"])
+    notes = [", ".join(f"{name} {value}" for name, value in same.items()), ", ".join(titles)]
+    return fitted(columns, notes, norm=norm)
+
+
+def as_text(frame: "pd.DataFrame") -> Columns:
+    """The cells as the report prints them, by the names that a terminal has room for."""
+    from sigmax.report.tables import shown as cell
+
+    return {SHORT.get(str(c), str(c)): [cell(str(c), v, acr_decimals=3) for v in frame[c]] for c in frame.columns}
+
+
+def fitted(columns: Columns, notes: Sequence[str], *, norm: str) -> Table:
+    """A table as wide as the terminal: columns are left out before radii, and radii before names are cut."""
+    kept, left_out = _fitting(columns, console.width)
+    on_acr = TOP if "top 10%" in kept else CAUTION if "ACR" in kept else ""
+    more = f"a wider terminal also shows {left_out}" if left_out else ""
+    caption = "\n".join(filter(None, [*notes, on_acr, more])) or None
+    look: dict[str, Any] = {"box": box.SIMPLE_HEAD, "show_edge": False, "padding": (0, 1, 0, 0)}
+    words = "certified for any class (no labels)," if MEAN_RADIUS in columns else "certified accuracy"
+    table = Table(title=f"{words} in % at {norm} radius", caption=caption, caption_justify="left", **look)
+    widths = _widths(kept, console.width)
+    for column, width in widths.items():
+        text = column in WRAPS
+        table.add_column(column, justify="left" if text else "right", no_wrap=not text, overflow="fold", width=width)
+    broken = ([_broken(cell, widths[column]) for cell in cells] for column, cells in kept.items())
+    for row in zip(*broken, strict=True):
         table.add_row(*map(Text, row))
     return table
 
 
-def _fitting(columns: dict[str, list[str]], width: int) -> tuple[dict[str, list[str]], list[str]]:
-    """The columns that fit, and the names of those that do not: the fewer radii, the more of the others."""
-    radii = [column for column in columns if column[:1].isdigit()]
-    choices = [(), *LEFT_OUT]
-    for dropped in range(len(choices)):
-        gone = {name for group in choices[: dropped + 1] for name in group} & columns.keys()
-        for most in range(MOST_RADII, FEWEST_RADII - 1, -1):
-            thin = set(_thinned(radii, most))
-            kept = {name: cells for name, cells in columns.items() if name not in thin | gone}
-            if _width(kept) <= width:
-                return kept, [name for name in columns if name in gone]
-    return kept, [name for name in columns if name in gone]
+def _broken(text: str, width: int) -> str:
+    """The text in lines that end after a separator of its words, where the words are short enough."""
+    lines = [""]
+    for word in re.findall(r"[^-_/ ]*[-_/ ]+|[^-_/ ]+", text):
+        if lines[-1] and len(lines[-1]) + len(word.rstrip()) > width:
+            lines.append("")
+        lines[-1] += word
+    return "\n".join(line.rstrip() for line in lines)
 
 
-def _widths(columns: dict[str, list[str]], width: int) -> dict[str, int]:
+def _fitting(columns: Columns, width: int) -> tuple[Columns, str]:
+    """The columns that fit, and those that do not, in words."""
+    gone: set[str] = set()
+    for group in ((), *LEFT_OUT):
+        gone |= columns.keys() & set(group)
+        kept = _without(columns, gone)
+        if _width(kept) <= width:
+            return kept, ", ".join(name for name in columns if name in gone)
+    radii = [name for name in columns if name[:1].isdigit()]
+    for most in range(len(radii) - 1, FEWEST_RADII - 1, -1):
+        hidden = [radius for radius in radii if radius not in _spread(radii, most)]
+        kept = _without(columns, gone | set(hidden))
+        if _width(kept) <= width or most == FEWEST_RADII:
+            few = f"the {'radius' if len(hidden) == 1 else 'radii'} {', '.join(hidden)}"
+            return kept, ", ".join([*(name for name in columns if name in gone), few])
+    return kept, ", ".join(name for name in columns if name in gone)
+
+
+def _without(columns: Columns, gone: set[str]) -> Columns:
+    return {name: cells for name, cells in columns.items() if name not in gone}
+
+
+def _spread(radii: list[str], most: int) -> list[str]:
+    """So many radii, spread evenly from the first to the last."""
+    return [radii[round(place * (len(radii) - 1) / (most - 1))] for place in range(most)]
+
+
+def _widths(columns: Columns, width: int) -> dict[str, int]:
     """The letters of each column; what is to spare goes to texts that would otherwise take several lines."""
     spare = max(0, width - _width(columns))
     widths = {name: _least(name, cells) for name, cells in columns.items()}
@@ -89,9 +136,9 @@ def _widths(columns: dict[str, list[str]], width: int) -> dict[str, int]:
     return widths
 
 
-def _width(columns: dict[str, list[str]]) -> int:
+def _width(columns: Columns) -> int:
     """The letters that a table takes at the least."""
-    return 1 + sum(AROUND + _least(name, cells) for name, cells in columns.items())
+    return sum(AROUND + _least(name, cells) for name, cells in columns.items())
 
 
 def _least(name: str, cells: list[str]) -> int:
@@ -99,33 +146,11 @@ def _least(name: str, cells: list[str]) -> int:
     return max(len(name), min(longest, WRAPS.get(name, longest)))
 
 
-def _thinned(radii: list[str], most: int) -> list[str]:
-    """Radii that are too many: every second, third ... is kept."""
-    step = -(-len(radii) // most) if radii else 1
-    return [column for i, column in enumerate(radii) if i % step]
-
-
-def _lines(*lines: list[str]) -> str | None:
-    return "\n".join(", ".join(line) for line in lines if line) or None
-
-
 def _shortened(names: list[str]) -> tuple[list[str], list[str]]:
     """Names that leave room for the numbers, and what the shortened ones stand for."""
-    from sigmax.report.study import ENVELOPE, ORACLE
+    from sigmax.report.compare.diagnosis import ENVELOPE, ORACLE
 
     titles = [title for title in (ORACLE, ENVELOPE) if any(name.startswith(title) for name in names)]
     for title in titles:
         names = [name.replace(title, title.partition(" (")[0]) for name in names]
     return names, titles
-
-
-def _cell(column: str, value: object) -> str:
-    if column == "alpha" or not isinstance(value, float):
-        return str(value)
-    if math.isnan(value):
-        return "-"
-    if column == "draws":
-        return f"{value:.0f}"
-    if column in LOSSES:
-        return share_up(value)
-    return down(value, 3) if column == "ACR" else share_down(value)

@@ -20,7 +20,7 @@ def checked_images(images: object, where: str, numbers: Indices | None = None) -
     if not isinstance(images, np.ndarray):
         raise RequestError(
             f"{where}: images must be a numpy array or a sigmax.data.LazyImages, got "
-            f"{type(images).__name__}; convert them first (a torch tensor: tensor.numpy())"
+            f"{type(images).__name__}; convert them with sigmax.data.as_dataset((images, labels))"
         )
     if images.ndim != 4 or 0 in images.shape:
         raise RequestError(
@@ -57,9 +57,10 @@ def _remedy(images: NDArray[np.float32]) -> str:
         return "repair or remove the images that are not finite"
     if images.min() < 0:
         return "undo the normalisation, which belongs to the model: sigma is measured on [0, 1] pixels"
-    if images.max() <= 255:
+    most = images.max()
+    if most == 255:
         return "divide by 255, or pass them as uint8"
-    return "divide them by their largest possible value"
+    return f"divide them by their largest possible value (255 if they are 8-bit; the largest here is {most:g})"
 
 
 def checked_labels(labels: object, images: int, classes: int, where: str) -> NDArray[np.int64]:
@@ -71,7 +72,7 @@ def checked_labels(labels: object, images: int, classes: int, where: str) -> NDA
             "one-hot rows become indices with labels.argmax(axis=1)"
         )
     if not np.issubdtype(array.dtype, np.integer):
-        raise RequestError(f"{where}: labels must be integers, got {array.dtype}; use labels.astype('int64')")
+        raise RequestError(f"{where}: labels must be integers, got {array.dtype}; {_remedy_of_labels(array)}")
     if len(array) != images:
         raise RequestError(f"{where}: {images} images but {len(array)} labels; give each image exactly one label")
     wrong = np.flatnonzero((array < 0) | (array >= classes))
@@ -83,9 +84,17 @@ def checked_labels(labels: object, images: int, classes: int, where: str) -> NDA
     return array.astype(np.int64)
 
 
-def checked_classes(classes: object, where: str) -> tuple[str, ...]:
-    """The class names as a tuple of strings, at least one; their position is the label."""
-    if isinstance(classes, str) or not isinstance(classes, Sequence) or not classes:
+def _remedy_of_labels(labels: NDArray[Any]) -> str:
+    if labels.dtype.kind == "f":
+        return "labels.astype('int64') makes whole floats integers"
+    if labels.dtype.kind in "SU" and np.char.isdigit(labels).all():
+        return "labels.astype('int64') makes digits integers"
+    return "sigmax.data.as_dataset((images, labels)) numbers text labels"
+
+
+def checked_classes(classes: object, where: str, *, labelled: bool) -> tuple[str, ...]:
+    """The class names as a tuple of strings, at least one if there are labels; their position is the label."""
+    if isinstance(classes, str) or not isinstance(classes, Sequence) or (labelled and not classes):
         raise RequestError(f"{where}: classes must be a non-empty tuple of names, got {classes!r}; name each class")
     for name in classes:
         if not isinstance(name, str):

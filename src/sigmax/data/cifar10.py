@@ -12,32 +12,31 @@ from numpy.typing import NDArray
 
 from sigmax.data.dataset import Dataset
 from sigmax.data.pickled import read_pickle
-from sigmax.data.request import Request
+from sigmax.data.registry import DataRequest, register
 from sigmax.errors import RequestError
 
 _CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 _FILES = {"train": tuple(f"data_batch_{i}" for i in range(1, 6)), "test": ("test_batch",)}
-_SHAPE = (3, 32, 32)
+SHAPE = (3, 32, 32)
 _PIXELS = 3 * 32 * 32
 
 Batch = tuple[NDArray[np.uint8], NDArray[np.int64]]
 
 
-def load(request: Request) -> Dataset:
+@register("cifar10", path=True, splits=tuple(_FILES))
+def read(request: DataRequest) -> Dataset:
     """50,000 images to train on or 10,000 to test on, (3, 32, 32), in the published order.
 
     The path is the folder of the files, or the one in which `cifar-10-batches-bin` or `cifar-10-batches-py`
     lies; the binary version is preferred where both are there. Pickles are read without running them.
     """
-    request.refuse_size()
-    request.only_splits(*_FILES)
     names = _FILES[request.split]
     expected = f"a folder with {names[0]}.bin (binary version) or {names[0]} (Python version) of CIFAR-10, unpacked"
     batches = [_read(path) for path in _find(request.location(expected), names, expected)]
     return Dataset(
         name=request.kind,
         split=request.split,
-        images=np.concatenate([pixels for pixels, _ in batches]).reshape(-1, *_SHAPE),
+        images=np.concatenate([pixels for pixels, _ in batches]).reshape(-1, *SHAPE),
         labels=np.concatenate([labels for _, labels in batches]),
         classes=_CLASSES,
     )
@@ -74,13 +73,18 @@ def _read_binary(path: Path) -> Batch:
 
 
 def _read_python(path: Path) -> Batch:
+    return read_python(path, key=b"labels", of="CIFAR-10")
+
+
+def read_python(path: Path, *, key: bytes, of: str) -> Batch:
+    """The pixels and the labels under `key` of one pickled batch, which is not run."""
     content = read_pickle(path)
     batch = content if isinstance(content, dict) else {}
-    pixels, labels = batch.get(b"data"), batch.get(b"labels")
+    pixels, labels = batch.get(b"data"), batch.get(key)
     if not _are_planes(pixels) or not _are_integers(labels) or len(pixels) != len(labels):
         raise RequestError(
-            f"{path} is not a CIFAR-10 batch: expected b'data', a uint8 array of rows of {_PIXELS} pixels, "
-            "and b'labels', as many integers; download it again"
+            f"{path} is not a {of} batch: expected b'data', a uint8 array of rows of {_PIXELS} pixels, "
+            f"and {key!r}, as many integers; download it again"
         )
     return pixels, np.array(labels, np.int64)
 

@@ -1,4 +1,4 @@
-"""A labelled set of images, checked once when built, with pixels in [0, 1] and a fingerprint."""
+"""A set of images, with labels or without, checked once when built, with pixels in [0, 1] and a fingerprint."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -17,6 +17,7 @@ from sigmax.data.checks import (
     checked_indices,
     checked_labels,
 )
+from sigmax.data.pictures import ImageFiles
 from sigmax.errors import RequestError
 
 _HASH_BLOCK = 1024  # images turned to float32 at a time while hashing; bounds the memory, not the result
@@ -44,11 +45,11 @@ class LazyImages(Protocol):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
-    """N images of one shape, each with a label; what is wrong with them is said when it is built.
+    """N images of one shape, each with a label or none of them; what is wrong with them is said when it is built.
 
     images   (N, C, H, W), uint8 as stored (0 to 255) or float32 in [0, 1]; or a `LazyImages`
-    labels   (N,) int64, an index into `classes`
-    classes  the names of the classes
+    labels   (N,) int64, an index into `classes`; None where nothing is known of the images
+    classes  the names of the classes; without labels it may be empty
 
     The arrays are held read-only, because the fingerprint speaks of them.
     """
@@ -56,7 +57,7 @@ class Dataset:
     name: str
     split: str
     images: Pixels | LazyImages
-    labels: NDArray[np.int64]
+    labels: NDArray[np.int64] | None
     classes: tuple[str, ...]
 
     def __post_init__(self) -> None:
@@ -66,17 +67,57 @@ class Dataset:
             images = _read_only(checked_images(images, where))
         elif len(images) == 0:
             raise RequestError(f"{where}: there are no images; a data set needs at least one")
-        classes = checked_classes(self.classes, where)
-        labels = checked_labels(self.labels, len(images), len(classes), where)
+        classes = checked_classes(self.classes, where, labelled=self.labelled)
         object.__setattr__(self, "images", images)
-        object.__setattr__(self, "labels", _read_only(labels))
         object.__setattr__(self, "classes", classes)
+        if self.labels is not None:
+            labels = checked_labels(self.labels, len(images), len(classes), where)
+            object.__setattr__(self, "labels", _read_only(labels))
 
     def __len__(self) -> int:
-        return len(self.labels)
+        return len(self.images)
 
     def __repr__(self) -> str:
-        return f"Dataset({self._title}: {len(self)} images {self.shape}, {len(self.classes)} classes)"
+        known = f"{len(self.classes)} classes" if self.labelled else "no labels"
+        return f"Dataset({self._title}: {len(self)} images {self.shape}, {known})"
+
+    @property
+    def labelled(self) -> bool:
+        """Whether the true class of every image is known."""
+        return self.labels is not None
+
+    def needed_labels(self, purpose: str) -> NDArray[np.int64]:
+        """The labels, for a purpose that cannot do without; refused where there are none."""
+        if self.labels is None:
+            raise RequestError(
+                f"{self._title} has no labels, which {purpose} needs; give data with labels, such as an npz file with "
+                "the array labels or a folder with one folder a class"
+            )
+        return self.labels
+
+    def labels_at(self, indices: Indices) -> list[int | None]:
+        """The label of each of these images, None where there is none."""
+        chosen = checked_indices(indices, len(self), self._title)
+        return [None] * len(chosen) if self.labels is None else self.labels[chosen].tolist()
+
+    def check_readable(self) -> None:
+        """Raise unless every image can be read; of image files all that cannot are named."""
+        for _ in self._content():
+            pass
+
+    def files_at(self, indices: Indices) -> list[str] | None:
+        """The file of each of these images, with its class folder if it has one; None where they are no image files."""
+        chosen = checked_indices(indices, len(self), self._title)
+        if not isinstance(self.images, ImageFiles):
+            return None
+        files = [self.images.files[index] for index in chosen]
+        return [f"{file.parent.name}/{file.name}" if self.labelled else file.name for file in files]
+
+    def class_name(self, label: int | None) -> str:
+        """What a class is called; its number where it has no name, "-" where there is no class."""
+        if label is None:
+            return "-"
+        return self.classes[label] if label < len(self.classes) else str(label)
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -97,7 +138,7 @@ class Dataset:
         """The images at `indices` as a data set of their own, with the same classes."""
         chosen = checked_indices(indices, len(self), self._title)
         images = self.images[chosen] if isinstance(self.images, np.ndarray) else self.images.take(chosen)
-        return replace(self, images=images, labels=self.labels[chosen])
+        return replace(self, images=images, labels=None if self.labels is None else self.labels[chosen])
 
     @cached_property
     def fingerprint(self) -> str:
@@ -105,11 +146,11 @@ class Dataset:
 
         The same pixels in another container (gzipped or not, pickled or binary, uint8 or the float32 it
         stands for) have the same fingerprint: it is taken over what `pixels` returns. Lazy images are
-        hashed by their `content` instead (for image folders the bytes of the files), so that nothing has
-        to be decoded. Names of the set, of the split and of the classes do not count.
+        hashed by their `content` instead (for image folders the bytes of the files, each of which is seen to
+        be an image that can be decoded). Names of the set, of the split, of the classes and of files do not count.
         """
         digest = sha256(f"sigmax data 1 {len(self)} {self.shape}".encode())
-        digest.update(self.labels.astype("<i8").tobytes())
+        digest.update(b"no labels" if self.labels is None else self.labels.astype("<i8").tobytes())
         for part in self._content():
             digest.update(part)
         return digest.hexdigest()[:32]

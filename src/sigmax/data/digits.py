@@ -3,22 +3,20 @@
 import numpy as np
 
 from sigmax.data.dataset import Dataset
-from sigmax.data.request import Request
+from sigmax.data.registry import DataRequest, register
 from sigmax.errors import RequestError
 
 _HOLD_OUT = 5  # one image in five is for testing
 
 
-def load(request: Request) -> Dataset:
+@register("digits", path=False, splits=("train", "test"))
+def read(request: DataRequest) -> Dataset:
     """1,437 images to train on or 360 to test on, (1, 8, 8); grey levels 0..16 become 0..1.
 
     The split has no seed: with the images ordered by class (and as bundled within a class) every fifth is a
     test image, so both parts hold every class in proportion, to within one image. Each part keeps the bundled
     order, in which the classes are mixed.
     """
-    request.refuse_path()
-    request.refuse_size()
-    request.only_splits("train", "test")
     try:
         from sklearn.datasets import load_digits
     except ImportError as error:

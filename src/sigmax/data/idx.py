@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sigmax.data.dataset import Dataset
-from sigmax.data.request import Request
+from sigmax.data.registry import DataRequest, register
 from sigmax.errors import RequestError
 
 _DIGITS = tuple("0123456789")
@@ -26,20 +26,22 @@ _PREFIX = {"train": "train", "test": "t10k"}
 _JOINTS = ("-", ".")  # train-images-idx3-ubyte and train-images.idx3-ubyte are both in circulation
 
 
-def load_mnist(request: Request) -> Dataset:
+@register("mnist", path=True, splits=tuple(_PREFIX))
+def read_mnist(request: DataRequest) -> Dataset:
     """MNIST: greyscale digits, 60,000 to train on and 10,000 to test on, (1, 28, 28).
 
     The path is the folder of the files, or the root under which torchvision put them (`MNIST/raw`).
     """
-    return _load(request, _DIGITS, "MNIST/raw")
+    return _read(request, _DIGITS, "MNIST/raw")
 
 
-def load_fashion(request: Request) -> Dataset:
+@register("fashion", path=True, splits=tuple(_PREFIX))
+def read_fashion(request: DataRequest) -> Dataset:
     """Fashion-MNIST: greyscale pieces of clothing, in MNIST's format and numbers.
 
     The path is the folder of the files, or the root under which torchvision put them (`FashionMNIST/raw`).
     """
-    return _load(request, _CLOTHES, "FashionMNIST/raw")
+    return _read(request, _CLOTHES, "FashionMNIST/raw")
 
 
 def read_idx(path: Path, axes: int) -> NDArray[np.uint8]:
@@ -61,9 +63,7 @@ def read_idx(path: Path, axes: int) -> NDArray[np.uint8]:
     return np.frombuffer(data, np.uint8, offset=start).reshape(shape)
 
 
-def _load(request: Request, classes: tuple[str, ...], home: str) -> Dataset:
-    request.refuse_size()
-    request.only_splits(*_PREFIX)
+def _read(request: DataRequest, classes: tuple[str, ...], home: str) -> Dataset:
     prefix = _PREFIX[request.split]
     expected = f"a folder with {prefix}-images-idx3-ubyte and {prefix}-labels-idx1-ubyte, plain or .gz"
     root = request.location(expected)

@@ -1,10 +1,13 @@
 """Image files decoded by Pillow when asked for, all to one shape."""
 
+import os
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from hashlib import file_digest
+from hashlib import sha256
+from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +19,10 @@ if TYPE_CHECKING:
 
 ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
 _MARGIN = 256 / 224  # the shorter side before cropping, in sides of the crop: ImageNet's convention
-_DEEP_MODES = ("I", "F")  # more than 8 bits a channel, which Pillow would clip silently
+_DEEP_MODES = ("I", "F")  # more than 8 bits a channel
+_ORIENTATION, _AS_STORED, _ON_ITS_SIDE = 0x0112, 1, (5, 6, 7, 8)  # the camera's tag, and what its values mean
+_CHECKED, _THREADS = 1024, min(8, os.cpu_count() or 1)  # files a round of the check; Pillow decodes in parallel
+_NAMED = 5  # bad files that a refusal names
 
 
 @dataclass(frozen=True)
@@ -25,7 +31,7 @@ class ImageFiles:
 
     Colour (C=3) or greyscale (C=1) by `shape`. With `size`, the shorter side is resized to
     round(size * 256 / 224), bicubic and antialiased, and the central square of side `size` is kept.
-    Transparency and the camera's orientation tag are ignored.
+    A photograph is turned as its camera's orientation tag (EXIF) says. Transparency is ignored.
     """
 
     files: tuple[Path, ...]
@@ -47,17 +53,23 @@ class ImageFiles:
         return replace(self, files=tuple(self.files[index] for index in indices))
 
     def content(self) -> Iterator[bytes]:
-        """The size, then a digest of each file's bytes. Names do not count; their order does."""
-        yield f"files at size {self.size} ".encode()
-        for file in self.files:
-            with file.open("rb") as stream:
-                yield file_digest(stream, "sha256").digest()
+        """The size, then a digest of each file's bytes. Names do not count; their order does.
+
+        Every file is decoded on the way: one that cannot be used is refused before a run is begun, all of them at once.
+        """
+        yield f"upright files at size {self.size} ".encode()
+        problems: list[str] = []
+        for digest, problem in _examined(self.files):
+            problems += [problem] if problem else []
+            yield digest
+        if problems:
+            raise _refusal(problems, len(self.files))
 
     def _decode(self, file: Path) -> NDArray[np.uint8]:
         channels, height, width = self.shape
         try:
             with _open(file) as image:
-                picture = image.convert("RGB" if channels == 3 else "L")
+                picture = _upright(image).convert("RGB" if channels == 3 else "L")
                 values = np.asarray(picture if self.size is None else _centre_square(picture, self.size))
         except RequestError:
             raise
@@ -74,19 +86,18 @@ def survey(files: Sequence[Path], size: int | None) -> ImageFiles:
     """
     _require_pillow()
     headers: Iterator[_Header] = (_header(file) for file in files)
-    if size is None:
-        known = list(headers)
-        height, width = _common_size(files, [header.size for header in known])
-        headers = iter(known)
-    else:
-        height = width = size
-    grey = all(header.mode == "L" for header in headers)
+    try:
+        known = list(headers) if size is None else []
+        grey = all(header.mode == "L" for header in known or headers)
+    except RequestError:  # one of them is bad: the user hears of all the others with it
+        raise _refusal([problem for _, problem in _examined(files) if problem], len(files)) from None
+    height, width = _common_size(files, [header.size for header in known]) if size is None else (size, size)
     return ImageFiles(tuple(files), (1 if grey else 3, height, width), size)
 
 
 class _Header(NamedTuple):
     mode: str
-    size: tuple[int, int]  # width, height: Pillow's order
+    size: tuple[int, int]  # width, height: Pillow's order; of the upright image
 
 
 def _require_pillow() -> None:
@@ -109,20 +120,78 @@ def _common_size(files: Sequence[Path], sizes: Sequence[tuple[int, int]]) -> tup
 
 def _header(file: Path) -> _Header:
     with _open(file) as image:  # Pillow decodes no pixel before one is asked for
-        return _Header(image.mode, image.size)
+        width, height = image.size
+        return _Header(image.mode, (height, width) if _orientation(image) in _ON_ITS_SIDE else (width, height))
 
 
-def _open(file: Path) -> "Image":
+def _open(file: Path, stream: IO[bytes] | None = None) -> "Image":
+    """The image of a file, whose bytes may be at hand in `stream`."""
     from PIL import Image
 
     try:
-        image = Image.open(file)
+        image = Image.open(file if stream is None else stream)
     except Exception as error:  # decoders raise nearly anything on damaged bytes
         raise _unreadable(file, error) from error
-    if image.mode.startswith(_DEEP_MODES):
+    if is_deep(image):
         image.close()
         raise RequestError(f"{file} has more than 8 bits a channel (mode {image.mode}); convert it to 8 bits first")
     return image
+
+
+def _examined(files: Sequence[Path]) -> Iterator[tuple[bytes, str]]:
+    """The digest of each file's bytes, and what is wrong with it as an image, "" if nothing."""
+    with ThreadPoolExecutor(_THREADS) as threads:
+        for start in range(0, len(files), _CHECKED):
+            yield from threads.map(_examine, files[start : start + _CHECKED])
+
+
+def _examine(file: Path) -> tuple[bytes, str]:
+    content = file.read_bytes()
+    problem = ""
+    try:
+        with _open(file, BytesIO(content)) as image:
+            image.draft(None, (1, 1))  # of a JPEG all bytes are read, but an eighth of the pixels are made
+            image.convert("RGB")
+    except RequestError as error:
+        problem = str(error)
+    except Exception as error:  # decoders raise nearly anything on damaged bytes
+        problem = str(_unreadable(file, error))
+    return sha256(content).digest(), problem
+
+
+def _refusal(problems: Sequence[str], files: int) -> RequestError:
+    if len(problems) == 1:
+        return RequestError(problems[0])
+    named = "\n  ".join(problems[:_NAMED])
+    more = f"\n  and {len(problems) - _NAMED} more" if len(problems) > _NAMED else ""
+    return RequestError(f"{len(problems)} of {files} images cannot be used:\n  {named}{more}")
+
+
+def _upright(image: "Image") -> "Image":
+    """The image as its camera says that it is to be seen, as `PIL.ImageOps.exif_transpose` turns it.
+
+    That function also rewrites the tags, which fails on damaged ones.
+    """
+    from PIL.Image import Transpose as To
+
+    turns = (To.FLIP_LEFT_RIGHT, To.ROTATE_180, To.FLIP_TOP_BOTTOM, To.TRANSPOSE, To.ROTATE_270, To.TRANSVERSE)
+    turn = dict(enumerate((*turns, To.ROTATE_90), start=2)).get(_orientation(image))
+    return image if turn is None else image.transpose(turn)
+
+
+def _orientation(image: "Image") -> int:
+    """The orientation tag; a damaged one says nothing. Of a PNG it counts where it precedes the pixels."""
+    if image.format == "PNG" and "exif" not in image.info:  # Pillow would decode the pixels to look behind them
+        return _AS_STORED
+    try:
+        return int(image.getexif().get(_ORIENTATION, _AS_STORED))
+    except Exception:  # whatever stands in the tag, the pixels are not to blame
+        return _AS_STORED
+
+
+def is_deep(image: "Image") -> bool:
+    """Whether it has more than 8 bits a channel, which Pillow would clip silently."""
+    return image.mode.startswith(_DEEP_MODES)
 
 
 def _centre_square(image: "Image", size: int) -> "Image":
@@ -135,4 +204,6 @@ def _centre_square(image: "Image", size: int) -> "Image":
 
 
 def _unreadable(file: Path, error: Exception) -> RequestError:
-    return RequestError(f"{file} cannot be read as an image ({error}); repair it or remove it")
+    unknown = type(error).__name__ == "UnidentifiedImageError"  # whose words name a stream, not the file
+    reason = "its content is of no known image format" if unknown else error
+    return RequestError(f"{file} cannot be read as an image ({reason}); repair it or remove it")

@@ -1,38 +1,19 @@
-"""From a source as the user writes it, `kind` or `kind:PATH`, to a data set.
+"""From a source as the user writes it, `kind` or `kind:PATH`, to a data set, and to the inputs that a run takes."""
 
-A loader takes a `Request` and returns a `Dataset`. Those below come with the library; more can be added:
+import numpy as np
+from numpy.typing import NDArray
 
-    def satellite(request: Request) -> Dataset: ...
-
-    sigmax.data.register("satellite", satellite)
-    sigmax.data.load("satellite:~/tiles", "test")
-"""
-
-from collections.abc import Callable
-
-from sigmax.data import archive, cifar10, digits, folder, idx
+from sigmax.data import archive, cifar10, cifar100, digits, folder, idx  # noqa: F401  # each registers its readers
 from sigmax.data.dataset import Dataset
-from sigmax.data.request import Request
+from sigmax.data.registry import DataRequest, find
 from sigmax.errors import RequestError
-
-Loader = Callable[[Request], Dataset]
-
-_BUILT_IN: dict[str, Loader] = {
-    "digits": digits.load,
-    "mnist": idx.load_mnist,
-    "fashion": idx.load_fashion,
-    "cifar10": cifar10.load,
-    "npz": archive.load,
-    "folder": folder.load,
-}
-_ADDED: dict[str, Loader] = {}
 
 
 def load(source: str, split: str = "test", *, size: int | None = None) -> Dataset:
     """The data set at `source`, complete and checked.
 
-    source  `digits`, `mnist:PATH`, `fashion:PATH`, `cifar10:PATH`, `npz:PATH`, `folder:PATH`, or a kind added
-            with `register`
+    source  `digits`, `mnist:PATH`, `fashion:PATH`, `cifar10:PATH`, `cifar100:PATH`, `npz:PATH`, `folder:PATH`, or
+            one that was added with `register` or by an installed package
     split   the part wanted; a source without parts (an npz with plain `images`, a folder of class folders) is
             taken whole, under whatever name is asked for
     size    for folders: resize and crop every image to a square of this side
@@ -42,30 +23,27 @@ def load(source: str, split: str = "test", *, size: int | None = None) -> Datase
     if not split:
         raise RequestError("the split must have a name, got an empty one; ask for train or test")
     kind, _, path = source.partition(":")
-    loader = _loader(kind, source)
     try:
-        return loader(Request(kind, path, split, size))
+        return find(kind).read(DataRequest(kind, path, split, size))
     except OSError as error:
         raise RequestError(
             f"{source}: its split {split!r} cannot be read ({error}); check the names, and that you may read it"
         ) from error
 
 
-def register(kind: str, loader: Loader) -> None:
-    """Let `load` answer `kind` and `kind:PATH` with `loader`.
+def select(count: int, *, start: int = 0, skip: int = 1, maximum: int | None = None) -> NDArray[np.int64]:
+    """Indices start, start + skip, start + 2 skip, ... below `count`: at most `maximum` of them.
 
-    A kind added before is replaced; those of the library are not, because runs already name them.
+    `maximum` counts the inputs taken, after skipping: `skip=20, maximum=500` on 10,000 inputs takes the 500
+    inputs 0, 20, ..., 9980. The selection depends on nothing but these four numbers; an empty one is refused.
     """
-    if not kind or ":" in kind:
-        raise RequestError(f"a kind of source must be a name without a colon, got {kind!r}; try 'satellite'")
-    if kind in _BUILT_IN:
-        raise RequestError(f"the kind {kind!r} comes with sigmax and cannot be replaced; choose another name")
-    _ADDED[kind] = loader
+    _require(count >= 1, f"there must be at least 1 input to select from, got {count}; check the data")
+    _require(0 <= start < count, f"start must lie in 0..{count - 1}, got {start}; nothing would be selected")
+    _require(skip >= 1, f"skip must be at least 1, got {skip}; 1 takes every input, 20 every 20th")
+    _require(maximum is None or maximum >= 1, f"max must be at least 1, got {maximum}; omit it for all")
+    return np.arange(start, count, skip, dtype=np.int64)[:maximum]
 
 
-def _loader(kind: str, source: str) -> Loader:
-    loader = _BUILT_IN.get(kind) or _ADDED.get(kind)
-    if loader is None:
-        known = ["digits", *(f"{name}:PATH" for name in _BUILT_IN if name != "digits"), *sorted(_ADDED)]
-        raise RequestError(f"unknown data source {source!r}; expected one of: {', '.join(known)}")
-    return loader
+def _require(holds: bool, message: str) -> None:
+    if not holds:
+        raise RequestError(message)

@@ -1,25 +1,27 @@
-"""Networks, the normalisation in front of them, and the files they are kept in.
+"""Networks, the normalisation in front of them, and the files they are stored in.
 
     from sigmax import models
 
-    model, told = models.load("digits-0.25.safetensors")
+    model, description = models.load("digits-0.25.safetensors")
     logits = model(pixels)  # pixels in [0, 1], shaped (n, C, H, W), with noise or without
 
-Architectures are named from a registry that users can add to in Python; no file brings code.
+Architectures are named from a registry that users can add to in Python; no file brings code. `open_program` reads ONNX,
+.pt2 and TorchScript files, `from_transformers` folders of Hugging Face.
 """
 
-from sigmax.models.callables import Onnx
-from sigmax.models.checkpoint import Checkpoint, fingerprint, load, load_denoiser, read, save
+from sigmax.models.adapters.callables import Onnx
+from sigmax.models.adapters.programs import Program, from_code, open_program
+from sigmax.models.adapters.transformers import from_transformers
+from sigmax.models.architectures.registry import build, build_denoiser, denoiser_names, names, register
+from sigmax.models.checkpoints.bfloat16 import round_weights
+from sigmax.models.checkpoints.checkpoint import Checkpoint, fingerprint, load, load_denoiser, read, save
+from sigmax.models.checkpoints.description import Description
+from sigmax.models.checkpoints.imported import import_weights
 from sigmax.models.classifier import Classifier, create, describe
 from sigmax.models.denoised import Denoised
 from sigmax.models.denoiser import Denoiser, create_denoiser
-from sigmax.models.description import Description
-from sigmax.models.halves import round_weights
-from sigmax.models.imported import import_weights
 from sigmax.models.normalise import PRESETS, Normalisation, Normalise, Normalised, normalisation
-from sigmax.models.registry import build, build_denoiser, denoiser_names, names, register
-from sigmax.models.sure import sureness
-from sigmax.models.transformers import from_transformers
+from sigmax.models.selective import Selective, selective
 
 __all__ = [
     "PRESETS",
@@ -32,6 +34,8 @@ __all__ = [
     "Normalise",
     "Normalised",
     "Onnx",
+    "Program",
+    "Selective",
     "build",
     "build_denoiser",
     "create",
@@ -39,15 +43,17 @@ __all__ = [
     "denoiser_names",
     "describe",
     "fingerprint",
+    "from_code",
     "from_transformers",
     "import_weights",
     "load",
     "load_denoiser",
     "names",
     "normalisation",
+    "open_program",
     "read",
     "register",
     "round_weights",
     "save",
-    "sureness",
+    "selective",
 ]

@@ -6,14 +6,13 @@ from dataclasses import replace
 from torch import Tensor, nn
 
 from sigmax.errors import RequestError
-from sigmax.models.denoiser import Denoiser
-from sigmax.models.description import Description
+from sigmax.models.architectures.registry import all_options, build
+from sigmax.models.checkpoints.description import Description
 from sigmax.models.normalise import Normalise
-from sigmax.models.registry import all_options, build
 
 
 class Classifier(nn.Sequential):
-    """A registered network behind its normalisation: pixels in [0, 1], noise already added, to logits.
+    """A registered network after its normalisation: pixels in [0, 1], noise already added, to logits.
 
     `network` is the bare network; its tensors are what a checkpoint holds. `description` rebuilds the rest.
     """
@@ -31,20 +30,29 @@ class Classifier(nn.Sequential):
 
     def forward(self, images: Tensor) -> Tensor:
         """Logits, one row an image; refused for images of another shape, which many a network would take."""
-        if tuple(images.shape[1:]) != self.description.input_shape:
-            raise RequestError(
-                f"this {self.description.architecture!r} was made for images of shape "
-                f"{self.description.input_shape}; got {tuple(images.shape[1:])}. Use one made for these images"
-            )
+        check_shape(images, self.description)
         for layer in self:
             images = layer(images)
         return images
 
 
+def check_shape(images: Tensor, description: Description) -> None:
+    """Raise unless the images have the shape that the described network is for, and say how they would get it."""
+    found, (channels, height, width) = tuple(images.shape[1:]), description.input_shape
+    if found == (channels, height, width):
+        return
+    advice = "Use one for these images"
+    if len(found) == 3 and found[0] == channels and height == width:
+        advice += f", or resize pictures by --image-size {height}, which is size={height} of sx.data.load"
+    raise RequestError(
+        f"this {description.architecture!r} is for images of shape {description.input_shape}; got {found}. {advice}"
+    )
+
+
 def create(description: Description) -> Classifier:
     """The described model with fresh weights, in eval mode, on the CPU.
 
-    Weights are drawn from torch's global generator. The model's own description names every option, so that it
+    Weights are sampled from torch's global generator. The model's own description names every option, so that it
     means the same network should a default ever change.
     """
     if description.denoises:
@@ -62,5 +70,6 @@ def create(description: Description) -> Classifier:
 
 
 def describe(model: object) -> Description | None:
-    """What a model made by `create`, `load` or `import_weights`, or a denoiser of ours, is; None for any other."""
-    return model.description if isinstance(model, Classifier | Denoiser) else None
+    """What a model of ours is: one from `create`, `load`, `import_weights` or `open_program`; None for any other."""
+    described = getattr(model, "description", None) if isinstance(model, nn.Module) else None
+    return described if isinstance(described, Description) else None

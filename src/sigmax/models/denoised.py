@@ -1,4 +1,4 @@
-"""Denoised smoothing: a classifier that never saw noise, behind a network that removes it.
+"""Denoised smoothing: a classifier that never saw noise, after a network that removes it.
 
 The pair is a base model like any other: the noise is added outside, at exactly sigma, so the certificate of the
 smoothed pair is the ordinary one.
@@ -12,6 +12,7 @@ from inspect import Parameter, signature
 from torch import Tensor, nn
 
 from sigmax.errors import RequestError
+from sigmax.models.adapters.exported import as_callable
 from sigmax.models.classifier import Classifier
 from sigmax.models.denoiser import Denoiser
 
@@ -32,11 +33,12 @@ class Denoised(nn.Module):
 
     def __init__(self, denoiser: Network, classifier: Network) -> None:
         super().__init__()
+        denoiser, classifier = as_callable(denoiser), as_callable(classifier)
         _check(denoiser, classifier)
         self.denoiser = denoiser
         self.classifier = classifier
-        self._tells_denoiser = takes_sigma(denoiser)
-        self._tells_classifier = bool(getattr(classifier, "takes_sigma", False))
+        self._denoiser_takes_sigma = takes_sigma(denoiser)
+        self._classifier_takes_sigma = bool(getattr(classifier, "takes_sigma", False))
 
     def forward(self, noisy: Tensor, sigma: float | Tensor) -> Tensor:
         """The classifier's answer for the denoised images."""
@@ -44,28 +46,28 @@ class Denoised(nn.Module):
 
     def classify(self, clean: Tensor, sigma: float | Tensor) -> Tensor:
         """The classifier's answer for images that are denoised already."""
-        return self.classifier(clean, sigma) if self._tells_classifier else self.classifier(clean)
+        return self.classifier(clean, sigma) if self._classifier_takes_sigma else self.classifier(clean)
 
     def denoise(self, noisy: Tensor, sigma: float | Tensor) -> Tensor:
         """Images on [0, 1], shaped as they came; `sigma` in pixels, one number or a tensor (n,)."""
-        clean = self.denoiser(noisy, sigma) if self._tells_denoiser else self.denoiser(noisy)
+        clean = self.denoiser(noisy, sigma) if self._denoiser_takes_sigma else self.denoiser(noisy)
         if not isinstance(clean, Tensor) or clean.shape != noisy.shape:
             shape = tuple(clean.shape) if isinstance(clean, Tensor) else type(clean).__name__
             raise RequestError(
                 f"the denoiser must return images of the shape it was given, {tuple(noisy.shape)}; it returned "
-                f"{shape}. Use one made for these images"
+                f"{shape}. Use one for these images"
             )
         return clean.clamp(0, 1)
 
     @property
     def sigma_may_be_tensor(self) -> bool:
-        """Whether sigma may come as a tensor: our own denoisers are made for both, others may not be."""
-        return isinstance(self.denoiser, Denoiser) and not self._tells_classifier
+        """Whether sigma may come as a tensor: our own denoisers take both, others may not be."""
+        return isinstance(self.denoiser, Denoiser) and not self._classifier_takes_sigma
 
-    def behind(self, denoiser: Network) -> "Denoised":
-        """The same classifier behind another form of the same denoiser, called as that is."""
+    def with_denoiser(self, denoiser: Network) -> "Denoised":
+        """The same classifier with another form of the same denoiser (a compiled one), called alike."""
         other = Denoised(denoiser, self.classifier)
-        other._tells_denoiser = self._tells_denoiser  # a compiled module hides its signature
+        other._denoiser_takes_sigma = self._denoiser_takes_sigma  # a compiled module hides its signature
         return other
 
 

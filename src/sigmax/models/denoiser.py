@@ -5,8 +5,8 @@ from dataclasses import replace
 from torch import Tensor, nn
 
 from sigmax.errors import RequestError
-from sigmax.models.description import Description
-from sigmax.models.registry import all_options, build_denoiser
+from sigmax.models.architectures.registry import all_options, build_denoiser
+from sigmax.models.checkpoints.description import Description
 
 
 class Denoiser(nn.Module):
@@ -27,14 +27,14 @@ class Denoiser(nn.Module):
         if tuple(noisy.shape[1:]) != self.description.input_shape:
             raise RequestError(
                 f"the denoiser ({self.description.architecture}) is for images of shape "
-                f"{self.description.input_shape}; got {tuple(noisy.shape[1:])}. Use one made for these images"
+                f"{self.description.input_shape}; got {tuple(noisy.shape[1:])}. Use one for these images"
             )
         clean: Tensor = self.network(noisy, sigma)
         return clean
 
 
 def create_denoiser(description: Description) -> Denoiser:
-    """The described denoiser with fresh weights, drawn as those of `create` are; in eval mode, on the CPU."""
+    """The described denoiser with fresh weights, sampled as those of `create` are; in eval mode, on the CPU."""
     if not description.denoises:
         raise RequestError(
             f"a denoiser's description has classes=0, this one of a {description.architecture!r} has "

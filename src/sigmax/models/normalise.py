@@ -93,7 +93,7 @@ class Normalise(nn.Module):
 
 
 class Normalised(nn.Sequential):
-    """A network of the user's own behind its normalisation: takes pixels in [0, 1], with or without noise."""
+    """A network of the user's own after its normalisation: takes pixels in [0, 1], with or without noise."""
 
     def __init__(self, network: nn.Module, mean: Sequence[float], std: Sequence[float]) -> None:
         super().__init__(OrderedDict(normalise=Normalise(mean, std), network=network))

@@ -1,1 +1,13 @@
-"""From (input, sigma, draws) to counts: addressed noise and the vote engine."""
+"""Noise distributions as users pass them, and how each is sampled.
+
+    sx.Smoothed(model, noise=sx.noise.Gaussian(0.5), classes=10)
+
+What a distribution proves (its score) lives in `sigmax.radius.noise`, free of torch. A distribution to add needs a
+score there and a `Sampler` here, registered under its name.
+"""
+
+from sigmax.noise.gaussian import GaussianSampler
+from sigmax.noise.sampler import Sampler, register, sampler_of
+from sigmax.radius.noise import Gaussian, Noise
+
+__all__ = ["Gaussian", "GaussianSampler", "Noise", "Sampler", "register", "sampler_of"]

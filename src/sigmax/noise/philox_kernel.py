@@ -1,14 +1,15 @@
-"""`philox.normals` as one pass over a batch on a GPU: noise is made, scaled and added where it is needed.
+"""`GaussianSampler.numbers` as one pass over a batch on a GPU: noise is computed, scaled and added where it is needed.
 
 Imported on machines with CUDA alone, because Triton comes with torch only there.
 """
 
 import triton
 import triton.language as tl
-from torch import Tensor
 from triton.language.extra import libdevice
 
-QUADS = 256  # counters a program; each makes four numbers
+from sigmax.noise.sampler import Rows
+
+QUADS = 256  # counters a program; each gives four numbers
 
 
 @triton.jit
@@ -35,18 +36,18 @@ def _length(high, low):
 
 
 @triton.jit
-def _fill(x, out, words, items, draws, positions, sigmas, numbers, QUADS: tl.constexpr):  # noqa: PLR0917, N803
+def _fill(x, out, streams, items, samples, positions, sigmas, numbers, QUADS: tl.constexpr):  # noqa: PLR0917, N803
     row = tl.program_id(0)
     quad = tl.program_id(1) * QUADS + tl.arange(0, QUADS)
     item = tl.load(items + row)
-    k0 = tl.load(words + item * 4).to(tl.uint32)
-    k1 = tl.load(words + item * 4 + 1).to(tl.uint32)
+    k0 = tl.load(streams + item * 4).to(tl.uint32)
+    k1 = tl.load(streams + item * 4 + 1).to(tl.uint32)
     zero = quad.to(tl.uint32) * 0
-    s0 = zero + tl.load(words + item * 4 + 2).to(tl.uint32)
-    s1 = zero + tl.load(words + item * 4 + 3).to(tl.uint32)
-    draw = zero + tl.load(draws + row).to(tl.uint32)
-    high0, angle0, high1, angle1 = _rounds(quad.to(tl.uint32), draw, s0, s1, k0, k1)
-    low0, low1, _, _ = _rounds(quad.to(tl.uint32) | 0x80000000, draw, s0, s1, k0, k1)
+    s0 = zero + tl.load(streams + item * 4 + 2).to(tl.uint32)
+    s1 = zero + tl.load(streams + item * 4 + 3).to(tl.uint32)
+    sample = zero + tl.load(samples + row).to(tl.uint32)
+    high0, angle0, high1, angle1 = _rounds(quad.to(tl.uint32), sample, s0, s1, k0, k1)
+    low0, low1, _, _ = _rounds(quad.to(tl.uint32) | 0x80000000, sample, s0, s1, k0, k1)
     length0 = _length(high0, low0)
     length1 = _length(high1, low1)
     turn0 = angle0.to(tl.float32) * 4.656612873077393e-10  # in units of pi
@@ -68,15 +69,17 @@ def _fill(x, out, words, items, draws, positions, sigmas, numbers, QUADS: tl.con
         tl.store(there + element, normal * sigma + tl.load(here + element, mask=inside), mask=inside)
 
 
-def fill(
-    out: Tensor, x: Tensor, words: Tensor, sigmas: Tensor, positions: Tensor, *, items: Tensor, draws: Tensor
-) -> None:
-    """Write x + sigma * noise for each row of `out`: row r is draw `draws[r]` of item `items[r]`.
-
-    out (rows, numbers) and x (inputs, numbers): float32; of each item words (items, 4), sigmas (items,) and the
-    position of its input in x (items,). All on one GPU, contiguous.
-    """
-    rows, numbers = out.shape
-    _fill[(rows, triton.cdiv(numbers, 4 * QUADS))](
-        x, out, words, items, draws, positions, sigmas, numbers, QUADS=QUADS
+def fill(rows: Rows) -> None:
+    """Write x + sigma * noise into every row."""
+    count, numbers = rows.out.shape
+    _fill[(count, triton.cdiv(numbers, 4 * QUADS))](
+        rows.x,
+        rows.out,
+        rows.streams,
+        rows.items,
+        rows.samples,
+        rows.positions,
+        rows.levels,
+        numbers,
+        QUADS=QUADS,
     )

@@ -1,28 +1,33 @@
-"""From confidence bounds to certified l2 radii, one theorem a file. Needs no torch: nor does checking a proof."""
+"""From confidence bounds to certified radii, one theorem a file, without torch."""
 
-from sigmax.radius.cascade import cascade
+from sigmax.radius.cascade import LevelBounds, answer_radius, cascade, exclusion_radius
 from sigmax.radius.gaussian import gaussian, largest
 from sigmax.radius.lipschitz import lipschitz
 from sigmax.radius.memory import Memory, settle
-from sigmax.radius.named import kept_out, named
+from sigmax.radius.noise import Gaussian, Noise
 from sigmax.radius.ratio_limits import ratio_limits, sharp_ratio_limits
 from sigmax.radius.renyi import renyi
 from sigmax.radius.routed import routed
 from sigmax.radius.semi_elastic import semi_elastic, xi
+from sigmax.radius.smoothed import smoothed
 
 __all__ = [
+    "Gaussian",
+    "LevelBounds",
     "Memory",
+    "Noise",
+    "answer_radius",
     "cascade",
+    "exclusion_radius",
     "gaussian",
-    "kept_out",
     "largest",
     "lipschitz",
-    "named",
     "ratio_limits",
     "renyi",
     "routed",
     "semi_elastic",
     "settle",
     "sharp_ratio_limits",
+    "smoothed",
     "xi",
 ]

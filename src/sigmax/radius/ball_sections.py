@@ -61,10 +61,10 @@ class Strip(NamedTuple):
     alias: float
 
 
-def section_chances(n: int, h: float, t: float, doubt: float = 0.0) -> tuple[float, float]:
+def section_chances(n: int, h: float, t: float, error: float = 0.0) -> tuple[float, float]:
     """Lower bounds of the chances to lie inside and outside of the ball, each next to the exact one.
 
-    Both are relative down to 1e-25. Needs: h exact to 2 u, t to `doubt`; 0 <= h <= 1/32 or so, h * sqrt(n) <= 6
+    Both are relative down to 1e-25. Needs: h exact to 2 u, t to `error`; 0 <= h <= 1/32 or so, h * sqrt(n) <= 6
     or so: beyond, the bounds hold but say little.
     """
     strip = _strip(n, h * h * _greatest(n))
@@ -75,8 +75,8 @@ def section_chances(n: int, h: float, t: float, doubt: float = 0.0) -> tuple[flo
     half = (0.5 * h) * nodes.excess[:kept]
     c = half + t
     z = 2 * c / (1 + np.sqrt(1 - (2 * h) * c))
-    # dz/dc is below 2; c is off by `doubt` and 10 u (|t| + |h/2 (V - n)|); root and quotient add 8 u |z|.
-    off = (32 * EPS) * (abs(t) + np.abs(half)) + 2 * doubt
+    # dz/dc is below 2; c is off by `error` and 10 u (|t| + |h/2 (V - n)|); root and quotient add 8 u |z|.
+    off = (32 * EPS) * (abs(t) + np.abs(half)) + 2 * error
     weights = nodes.weights[:kept]
     inside = float(weights @ ndtr(-z - off)) * (1 - _RELATIVE)
     outside = float(weights @ ndtr(z - off) + nodes.beyond[kept]) * (1 - _RELATIVE)

@@ -80,9 +80,7 @@ def flat_points(values: object, name: str) -> Numbers:
         )
     rows = array.reshape(len(array), -1)
     if rows.shape[1] > MOST_DIM:
-        raise RequestError(
-            f"expected {name} of at most {MOST_DIM:,} numbers each, got {rows.shape[1]:,}; shrink them"
-        )
+        raise RequestError(f"expected {name} of at most {MOST_DIM:,} numbers each, got {rows.shape[1]:,}; shrink them")
     most = np.float64(MOST)  # half precision would not hold it
     for part in blocks(*rows.shape):
         if not np.all((rows[part] <= most) & (rows[part] >= -most)):  # so written, NaN is refused too

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
-from sigmax.radius._checks import draws, level, noise, plain, probability
+from sigmax.radius._checks import level, noise, plain, probability, samples
 from sigmax.radius.normal import EPS, quantile_above, quantile_below
 
 
@@ -40,12 +40,12 @@ def largest(sigma: float, n: int, alpha: float) -> float: ...
 @overload
 def largest(sigma: ArrayLike, n: ArrayLike, alpha: ArrayLike) -> Any: ...
 def largest(sigma: ArrayLike, n: ArrayLike, alpha: ArrayLike) -> Any:
-    """The largest radius n draws can certify at alpha, if all agree: sigma * Phi^-1(alpha^(1/n)), or 0.
+    """The largest radius n samples can certify at alpha, if all agree: sigma * Phi^-1(alpha^(1/n)), or 0.
 
     It serves to plan, not to certify: rounded to nearest, it is never below what `gaussian` gives for n votes of n.
     Scalars give a float, arrays an array.
 
     Source: Clopper & Pearson (1934) at k = n; Cohen et al. (2019), Sec. 3.2.2.
     """
-    miss = -np.expm1(np.log(level(alpha)) / draws(n))  # 1 - alpha^(1/n), with all its digits
+    miss = -np.expm1(np.log(level(alpha)) / samples(n))  # 1 - alpha^(1/n), with all its digits
     return plain(noise(sigma) * np.maximum(0.0, -ndtri(miss)))

@@ -10,7 +10,7 @@
 # Invariant: no point lies within R_i (1 + 2e) of x_i and within R_j (1 + 2e) of x_j for balls i, j of different
 # classes. So an input *perhaps* in a ball, D~_i (1 - e) <= R_i, is perhaps in balls of one class only. The rule
 # keeps it:
-# 1. An input perhaps in a ball takes its class and, as radius, what is surely left of the ball, R_i - D~_i (1 +
+# 1. An input perhaps in a ball takes its class and, as radius, what is certainly left of the ball, R_i - D~_i (1 +
 #    e) or 0: its ball lies in ball i, and so does its enlargement in that of ball i. (A point ball next to ball
 #    i, radius 0, is no nearer to j.)
 # 2. Any other ball is shrunk to R <= D~_j (1 - 4e) - R_j for all j of another class, so D_j (1 - 3e) >= R + R_j:
@@ -149,7 +149,7 @@ def _extremes(label: int | None, balls: Balls) -> set[int]:
 class Memory:
     """The balls certified so far, in order, with a look-up that is fast among many.
 
-    Products in single precision leave out the balls that are surely too far to matter; the distances of the
+    Products in single precision leave out the balls that are certainly too far to matter; the distances of the
     others are taken in double precision. Centres are kept in the precision of `dtype`; an input it cannot hold
     exactly is refused. Not for several writers: what is settled depends on the order.
     """

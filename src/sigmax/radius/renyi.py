@@ -64,9 +64,9 @@ def _keeps(r: float, s: float, lower: float, dim: int) -> bool:
     inner, outer = np.log1p(a * eps), a * np.log1p(eps)
     divergence = a * r * r / (2 * s * s * (1 + a * eps)) + dim / 2 * (inner - outer) / (1 - a)
     # The logarithms cancel: to first order in eps nothing is left of them. 1 + a eps may be small, and so inexact.
-    doubt = 16 * EPS * (dim / 2 * (abs(inner) + abs(outer) + abs(a * eps) / (1 + a * eps)) / abs(1 - a))
-    doubt += divergence * 64 * EPS * (1 + abs(a * eps) / (1 + a * eps))
-    return bool(np.any(divergence + doubt < _needed(a, lower)))
+    rounding = 16 * EPS * (dim / 2 * (abs(inner) + abs(outer) + abs(a * eps) / (1 + a * eps)) / abs(1 - a))
+    rounding += divergence * 64 * EPS * (1 + abs(a * eps) / (1 + a * eps))
+    return bool(np.any(divergence + rounding < _needed(a, lower)))
 
 
 def _needed(a: Floats, lower: float) -> Floats:

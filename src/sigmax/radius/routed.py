@@ -1,4 +1,4 @@
-"""The radius of a routed classifier: a router names the expert in charge, the expert names the class."""
+"""The radius of a routed classifier: a router picks the expert in charge, the expert gives the class."""
 
 # D_j reach: distance within which route j cannot win (0: it may win at once); R_j the radius expert j certifies;
 # S(r) = {j : D_j <= r} the routes that can be taken within r

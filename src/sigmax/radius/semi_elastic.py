@@ -23,6 +23,7 @@ MOST_DIM = 10**8
 _TIGHT = 2e-12  # how close to 1/2 the search for a radius ends, in standard deviations
 _CERTAIN = 38.0  # standard deviations
 _SHRINK = 1e-13  # first step back where the search ended on the wrong side
+_BITS = 32  # that a radius keeps: in the others the quadrature may differ from machine to machine
 
 
 @overload
@@ -55,9 +56,7 @@ def _xi(distance: float, sigma0: float, sigma1: float, lower: float, dim: int) -
 @overload
 def semi_elastic(sigma: float, lower: float, rate: float, dim: int, *, jitter: float = 0.0) -> float: ...
 @overload
-def semi_elastic(
-    sigma: ArrayLike, lower: ArrayLike, rate: ArrayLike, dim: int, *, jitter: ArrayLike = 0.0
-) -> Any: ...
+def semi_elastic(sigma: ArrayLike, lower: ArrayLike, rate: ArrayLike, dim: int, *, jitter: ArrayLike = 0.0) -> Any: ...
 def semi_elastic(sigma: ArrayLike, lower: ArrayLike, rate: ArrayLike, dim: int, *, jitter: ArrayLike = 0.0) -> Any:
     """Radius within which no class overtakes A although the noise changes with the input; rounded down.
 
@@ -105,7 +104,13 @@ def _radius(sigma: float, lower: float, rate: float, jitter: float, dim: int) ->
         if side == 1 or spare(side, radius) < 0:
             found = crossing(lambda minus, side=side: spare(side, -minus), -radius, slope, _TIGHT)  # type: ignore[misc]
             radius = 0.0 if found is None else min(constant, -found)
-    return _checked(lambda r: spare(1, r) > 0 and spare(-1, r) > 0, radius)
+    return _shortened(_checked(lambda r: spare(1, r) > 0 and spare(-1, r) > 0, radius))
+
+
+def _shortened(radius: float) -> float:
+    """Rounded down to `_BITS` bits, so that another machine recomputes the same number."""
+    mantissa, exponent = math.frexp(radius)
+    return math.ldexp(math.floor(math.ldexp(mantissa, _BITS)), exponent - _BITS)
 
 
 def _checked(certified: Callable[[float], bool], radius: float) -> float:

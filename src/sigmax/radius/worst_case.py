@@ -41,7 +41,7 @@ def rival_above(distance: float, ratio: float, rest: float, dim: int) -> float:
         return 0.0
     score = float(ndtri(rest))
     if score >= 6 or distance - abs(score) >= _FURTHEST * max(ratio, 1.0):
-        return 1.0  # what is left to A cannot be told from nothing
+        return 1.0  # what is left to A cannot be distinguished from nothing
     here, there = _bounds(distance, ratio, dim)
     wanted = score + 16 * EPS * (1 + abs(score))  # scores are rounded; with this, reaching it is reaching `rest`
     size = crossing(lambda q: _score(here(q)) - wanted, score, 1.0, _TIGHT)

@@ -1,26 +1,43 @@
 """A run put together line by line: reading, resuming and verifying agree here on what is whole."""
 
+import math
+from collections.abc import Container
 from typing import Any
 
 from sigmax.errors import RequestError
-from sigmax.records.lines import Record, decode
+from sigmax.records.inputs import are_inputs
+from sigmax.records.lines import Record, decode, encode
 from sigmax.records.plan import Plan
+
+EXTENDED = "extended"  # the kind of a line that says which inputs, of the same plan, the run has from there on
+
+
+def extended(plan: Plan) -> bytes:
+    """The line after which the run has the inputs of this plan."""
+    return encode({"kind": EXTENDED, "inputs": plan.inputs})
 
 
 class Assembly:
-    """The plan, the records and whether the end was reached; a line that does not fit is refused, and left out."""
+    """The plan, the records and whether the end was reached; a line that does not fit is refused, and left out.
 
-    def __init__(self) -> None:
+    `plan` has the inputs that the last line of the kind "extended" gave it, if there is one.
+    keep: whether `records` holds the records; who needs each of them once only has less to carry.
+    """
+
+    def __init__(self, *, keep: bool = True) -> None:
         self.plan: Plan | None = None
         self.records: dict[int, Record] = {}
+        self.seen: set[int] = set()  # the inputs recorded so far
         self.finished = False
+        self._keep = keep
+        self._planned: Container[int] = ()
 
     def take(self, line: bytes) -> Record | None:
         """Add the next line; returns its record, if it holds one."""
         try:
             data = decode(line)
             if self.plan is None:
-                self.plan = Plan.from_json(data)
+                self._follow(Plan.from_json(data))
                 return None
             return self._take(data, self.plan)
         except RequestError:
@@ -30,22 +47,46 @@ class Assembly:
             raise RequestError(f"the line holds a value of the wrong kind: {error!r}") from error
 
     def _take(self, data: dict[str, Any], plan: Plan) -> Record | None:
+        kind = data.get("kind")
+        if kind == EXTENDED:
+            self._extend(data, plan)
+            return None
         if self.finished:
             raise RequestError("the line stands after the end line")
-        if data.get("kind") == "end":
+        if kind == "end":
             self._end(data, plan)
             return None
         record = Record.from_json(data)
-        if record.index not in plan.indices:
+        if record.index not in self._planned:
             raise RequestError(f"input {record.index} is not in the plan")
-        if record.index in self.records:
+        if record.index in self.seen:
             raise RequestError(f"input {record.index} is recorded twice")
-        self.records[record.index] = record
+        if (record.label is not None) != plan.labelled:
+            raise RequestError(
+                f"input {record.index} has {'no' if plan.labelled else 'a'} label; the plan says that its data has "
+                f"{'labels' if plan.labelled else 'none'}"
+            )
+        self.seen.add(record.index)
+        if self._keep:
+            self.records[record.index] = record
         return record
+
+    def _follow(self, plan: Plan) -> None:
+        indices = plan.indices
+        self.plan, self._planned = plan, indices if isinstance(indices, range) else frozenset(indices)
+
+    def _extend(self, data: dict[str, Any], plan: Plan) -> None:
+        if data.keys() != {"kind", "inputs"} or not are_inputs(data["inputs"]):
+            raise RequestError(f"the line must hold the inputs that the run is extended to; got {data!r:.200}")
+        self._follow(plan.grown(data["inputs"]))
+        self.finished = False
 
     def _end(self, data: dict[str, Any], plan: Plan) -> None:
         self.finished = True
-        counts = (data.get("inputs"), len(plan.indices), len(self.records))
+        seconds = data.get("seconds")
+        if data.keys() != {"kind", "inputs", "seconds"} or type(seconds) is not float or not 0 <= seconds < math.inf:
+            raise RequestError(f"the end line must hold its inputs and their seconds, and no more; got {data!r:.200}")
+        counts = (data.get("inputs"), len(plan.indices), len(self.seen))
         if type(counts[0]) is not int or len(set(counts)) > 1:
             raise RequestError(
                 f"the run claims to be complete with {counts[0]} inputs; "

@@ -1,71 +1,101 @@
-"""Runs for other tools: the field's table of radii, and parquet with the counts of every stage."""
+"""Runs for other tools: the table that published logs are, csv, and parquet with the counts of every stage."""
 
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sigmax.errors import RequestError
 from sigmax.files import written_whole
-from sigmax.records.certificate import Outcome, leading
 from sigmax.records.lines import Record
 from sigmax.records.rounding import down
 from sigmax.records.run import Run
+from sigmax.rules.certificate import Certificate
+from sigmax.rules.registry import LevelsTried, entry
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 RADIUS_DECIMALS = 6
 _HEADER = "idx label predict radius correct time".split()
-_CASCADE_HEADER = "idx label predict radius r_neg correct pred_uc corr_uc stage time".split()
+_LEVELS_HEADER = "idx label predict radius r_neg correct pred_uc corr_uc stage time".split()
+_MORE = ["sigma", "samples", "limited_by"]  # after what published logs have
+
+Cells = Callable[[Record], tuple[str, ...]]
 
 
 def export_tsv(run: Run, path: str | Path) -> None:
-    """Write the run as the field's log: -1 is an abstention, time a timedelta.
+    """Write the run as published logs are: -1 is an abstention, time a timedelta.
 
-    Radii are rounded down to six decimals, where the field prints three digits rounded to nearest: the file never
-    claims more than the run. A cascade has its authors' columns: -2 where a scale was undecided; r_neg, how far the
-    scales before leave the input to the last; pred_uc and corr_uc, the class by plain shares of the votes; stage, 0
-    for the largest sigma.
+    Radii are rounded down to six decimals, where published logs have three digits rounded to nearest: the file never
+    claims more than the run. Radii of an imported log are printed as they were. A scheme with levels has the columns
+    of Jeong & Shin's: -2 where a level was undecided; r_neg, the exclusion radius of the levels that deferred;
+    pred_uc and corr_uc, the class by plain shares of the votes; stage, the level that answered or was undecided, 0
+    for the first. The last columns are sigma, samples and limited_by as in `run.frame()`; an imported log has no more
+    than it had. Where the run has no labels, the cells of label, correct and corr_uc are empty.
     """
-    header, cells = (
-        (_HEADER, _tsv_cells) if run.plan.method != "multiscale" else (_CASCADE_HEADER, _cascade_cells(run))
-    )
+    tried = None if run.plan.imported else entry(run.plan.method).levels_tried
+    header, cells = (_HEADER, _plain_cells(run)) if tried is None else (_LEVELS_HEADER, _levels_cells(run, tried))
+    more, further = _further_cells(run)
     ordered = sorted(run.records, key=lambda record: record.index)  # a run has them as they were finished
-    lines = ["\t".join(header), *("\t".join(cells(record)) for record in ordered)]
+    rows = [[*header, *more], *([*cells(record), *further(record)] for record in ordered)]
     with written_whole(Path(path)) as draft:
-        draft.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        draft.write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
 
 
-def _tsv_cells(record: Record) -> tuple[str, ...]:
-    c = record.certificate
-    return (
-        str(record.index),
-        str(record.label),
-        str(-1 if c.predicted is None else c.predicted),
-        down(c.radius, RADIUS_DECIMALS),
-        str(int(record.correct)),
-        str(timedelta(seconds=record.seconds)),
+def _further_cells(run: Run) -> tuple[list[str], Cells]:
+    """The columns that published logs do not have: parameters as they are, with every digit."""
+
+    def sigma(record: Record) -> tuple[str, ...]:
+        value = run.sigma_of(record.certificate)
+        return ("" if math.isnan(value) else repr(value),)
+
+    if run.plan.imported:  # its sigma where each row had one; nobody knows the rest
+        by_row = any(record.certificate.stages for record in run.records)
+        return (["sigma"], sigma) if by_row else ([], lambda record: ())
+    return _MORE, lambda record: (
+        *sigma(record),
+        str(record.certificate.samples),
+        record.certificate.limited_by or "",
     )
 
 
-def _cascade_cells(run: Run) -> Callable[[Record], tuple[str, ...]]:
-    marks = list(reversed(run.plan.rule["thresholds"]))
+def export_csv(run: Run, path: str | Path) -> None:
+    """Write `run.frame()` with every digit as comma-separated values."""
+    with written_whole(Path(path)) as draft:
+        run.frame().to_csv(draft, index=False)
+
+
+def _plain_cells(run: Run) -> Cells:
+    imported = run.plan.imported
 
     def cells(record: Record) -> tuple[str, ...]:
-        index, label, predicted, radius, correct, seconds = _tsv_cells(record)
         c = record.certificate
-        asked = [stage for stage in c.stages if stage.name.endswith("estimation")]
-        passed = min((stage.radius or 0.0 for stage in asked[:-1]), default=math.inf)
-        shares = [max(stage.counts) / stage.n > mark for stage, mark in zip(asked, marks, strict=False)]
-        plain = leading(asked[shares.index(True) if any(shares) else -1].counts)[0]
-        if c.outcome is Outcome.SCALE_UNDECIDED:
-            predicted = "-2"
-        far = down(passed, RADIUS_DECIMALS) if passed < math.inf else "inf"
-        told = index, label, predicted, radius, far, correct, str(plain), str(int(plain == record.label))
-        return (*told, str(len(asked) - 1), seconds)
+        return (
+            str(record.index),
+            "" if record.label is None else str(record.label),
+            str(-1 if c.predicted is None else c.predicted),
+            repr(c.radius) if imported else down(c.radius, RADIUS_DECIMALS),
+            "" if record.correct is None else str(int(record.correct)),
+            str(timedelta(seconds=record.seconds)),
+        )
+
+    return cells
+
+
+def _levels_cells(run: Run, tried: Callable[[Mapping[str, Any], Certificate], LevelsTried]) -> Cells:
+    plain = _plain_cells(run)
+
+    def cells(record: Record) -> tuple[str, ...]:
+        index, label, predicted, radius, correct, seconds = plain(record)
+        went = tried(run.plan.rule, record.certificate)
+        uncertified = -1 if went.uncertified is None else went.uncertified
+        far = down(went.excluded, RADIUS_DECIMALS) if went.excluded < math.inf else "inf"
+        right = "" if record.label is None else str(int(uncertified == record.label))
+        predicted = "-2" if went.undecided else predicted
+        return (index, label, predicted, radius, far, correct, str(uncertified), right, str(went.ended), seconds)
 
     return cells
 
@@ -88,13 +118,14 @@ def export_parquet(run: Run, path: str | Path) -> None:
 
 def _stage_columns(run: Run, pa: Any) -> Iterator[tuple[str, "pa.DataType", list[object]]]:
     """Name, type and values of every column that a stage adds; types are named since a column may be all null."""
-    stages = [{stage.name: stage for stage in record.certificate.stages} for record in run.records]
+    ordered = sorted(run.records, key=lambda record: record.index)  # as `run.frame()` has them
+    stages = [{stage.name: stage for stage in record.certificate.stages} for record in ordered]
     names = dict.fromkeys(name for by_name in stages for name in by_name)
     kinds = {"n": pa.int64(), "counts": pa.list_(pa.int64())}
     for name in names:
-        for field in ("sigma", "n", "counts", "alpha", "lower", "upper", "radius"):
-            values = [getattr(by_name.get(name), field, None) for by_name in stages]
-            yield f"{name}_{field}", kinds.get(field, pa.float64()), values
+        for column in ("sigma", "n", "counts", "alpha", "lower", "upper", "radius"):
+            values = [getattr(by_name.get(name), column, None) for by_name in stages]
+            yield f"{name}_{column}", kinds.get(column, pa.float64()), values
 
 
 def _pyarrow() -> tuple[Any, Any]:

@@ -1,20 +1,23 @@
 """The journal a run is written to: one line an input, whole or not at all, resumable after any end."""
 
-import fcntl
 import os
 import stat
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from sigmax.errors import RequestError, RunError
-from sigmax.records.assembly import Assembly
+from sigmax.files import lock, unlock, written_whole
+from sigmax.records.assembly import Assembly, extended
+from sigmax.records.inputs import covers, follow, same
 from sigmax.records.lines import Record, encode
 from sigmax.records.plan import FORMAT, Plan
 
 BIRTH = f'{{"kind":"plan","format":{FORMAT},"rule":'.encode()  # how every run file begins
+_BINARY = getattr(os, "O_BINARY", 0)  # Windows would write other line ends
 SYNC_SECONDS = 1.0  # how much a power cut may cost; a killed process costs nothing
 
 
@@ -22,27 +25,47 @@ class Journal:
     """A run file open for writing, locked against a second writer.
 
     An existing file of the same plan is continued (`records` holds what it has); a torn last line is cut off;
-    a file of another plan, or one damaged elsewhere, is refused and left as it is.
+    a file of another plan, or one damaged elsewhere, is refused and left as it is. A file of the same plan with fewer
+    inputs is extended: the first record that is written says so. One with more inputs that has all those asked for is
+    left as it is, and `plan` has its inputs then. `seen` is called with every record that was written.
     """
 
-    def __init__(self, path: Path, plan: Plan) -> None:
+    def __init__(self, path: Path, plan: Plan, *, seen: Callable[[Record], None] | None = None) -> None:
         self.path = path
         self.plan = plan
         self.records: dict[int, Record] = {}
         self.finished = False
+        self._asked, self._extends = plan, False
+        self._seen = seen
         self._synced = time.monotonic()
         self._fd = _open(path)
         try:
-            self._lock()
-            self._load()
+            self._lock = lock(
+                path, held=f"another process is writing {path}; wait for it, or choose another output file"
+            )
         except BaseException:
             os.close(self._fd)
             raise
+        try:
+            self._load()
+        except BaseException:
+            self._release()
+            raise
+
+    @property
+    def answered(self) -> bool:
+        """Whether nothing is left to do for the inputs asked for."""
+        return self.finished or not same(self.plan.inputs, self._asked.inputs)
 
     def write(self, record: Record) -> None:
         """Append one record; after this returns, killing the process cannot lose it."""
+        if self._extends:  # as late as this, so that a command that fails leaves a finished run finished
+            self._append(extended(self.plan))
+            self._extends = False
         self._append(encode(record.to_json()))
         self.records[record.index] = record
+        if self._seen is not None:
+            self._seen(record)
 
     def finish(self) -> None:
         """Mark the run as complete."""
@@ -54,7 +77,11 @@ class Journal:
     def close(self) -> None:
         """Release the file; what was written stays, and the run can be continued."""
         os.fsync(self._fd)
+        self._release()
+
+    def _release(self) -> None:
         os.close(self._fd)
+        unlock(self._lock)
 
     def __enter__(self) -> Self:
         return self
@@ -64,14 +91,6 @@ class Journal:
     ) -> None:
         self.close()
 
-    def _lock(self) -> None:
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise RequestError(
-                f"another process is writing {self.path}; wait for it, or choose another output file"
-            ) from error
-
     def _load(self) -> None:
         content = _read_all(self._fd)
         run = _assembled(self.path, self.plan, content)
@@ -79,13 +98,16 @@ class Journal:
             os.ftruncate(self._fd, 0)
             self._append(encode(self.plan.to_json()))
             return
-        self.records, self.finished = run.records, run.finished
+        assert run.plan is not None
+        self.plan = _reconciled(self.path, self.plan, run, run.plan)
+        self._extends = not covers(run.plan.inputs, self.plan.inputs)
+        self.records, self.finished = run.records, run.finished and not self._extends
         whole = content.rfind(b"\n") + 1
         if whole < len(content):
             os.ftruncate(self._fd, whole)
 
     def _refuse_moved(self) -> None:
-        """The lock belongs to the file, not to its name: records must not go where nobody will look for them."""
+        """Records must not go where nobody will look for them."""
         try:
             here = os.path.samestat(os.fstat(self._fd), self.path.stat())
         except OSError:
@@ -119,7 +141,7 @@ def check_goes_on(path: Path, plan: Plan) -> None:
 
     A lock is not looked for: whoever holds it may be done by then.
     """
-    _refuse_ending(path)
+    refuse_ending(path)
     beside = next(folder for folder in path.absolute().parents if folder.exists())
     if not beside.is_dir():
         raise RequestError(f"cannot write the run file {path} ({beside} is no folder); choose another folder")
@@ -131,7 +153,9 @@ def check_goes_on(path: Path, plan: Plan) -> None:
         content = path.read_bytes()
     except OSError as error:
         raise RequestError(f"cannot read {path} ({error.strerror}); choose another output file") from error
-    _assembled(path, plan, content)
+    run = _assembled(path, plan, content)
+    if run is not None and run.plan is not None:
+        _reconciled(path, plan, run, run.plan)
 
 
 def _assembled(path: Path, plan: Plan, content: bytes) -> Assembly | None:
@@ -144,8 +168,35 @@ def _assembled(path: Path, plan: Plan, content: bytes) -> Assembly | None:
     for number, line in enumerate(lines, start=1):
         _take(path, run, number, line)
         if number == 1 and run.plan is not None:
-            _refuse_other(path, plan, run.plan)
+            _refuse_other(path, plan, run.plan, inputs=False)
     return run
+
+
+def _reconciled(path: Path, asked: Plan, run: Assembly, there: Plan) -> Plan:
+    """The plan to go on with: as asked, or with the file's inputs where it has more and lacks none of those asked."""
+    if same(there.inputs, asked.inputs):
+        return asked
+    if covers(asked.inputs, there.inputs):
+        try:
+            there.grown(asked.inputs)
+        except RequestError as error:
+            raise RequestError(f"{path}: {error}. Choose another output file") from error
+        return asked
+    if not covers(there.inputs, asked.inputs):
+        _refuse_other(path, asked, there)
+    missing = sum(index not in run.seen for index in asked.indices)
+    if missing:
+        raise RequestError(
+            f"{path} holds an unfinished run of {len(there.indices):,} inputs, of which {len(run.seen):,} are done; "
+            f"{len(asked.indices):,} of them were asked for, and {missing:,} of these are not done. Ask for all to "
+            "finish it, or choose another output file"
+        )
+    if there.in_order and not follow(there.inputs, asked.inputs):
+        raise RequestError(
+            f"{path} holds a run of {there.method!r}, in which each answer depends on all before it, so inputs cannot "
+            "be taken from its middle; ask for its first ones, or choose another output file"
+        )
+    return replace(asked, inputs=there.inputs)
 
 
 def _take(path: Path, run: Assembly, number: int, line: bytes) -> None:
@@ -158,23 +209,25 @@ def _take(path: Path, run: Assembly, number: int, line: bytes) -> None:
         ) from error
 
 
-def _refuse_other(path: Path, plan: Plan, recorded: Plan) -> None:
+def _refuse_other(path: Path, plan: Plan, recorded: Plan, *, inputs: bool = True) -> None:
     try:
-        differences = plan.differences(recorded)
+        differences = plan.differences(recorded, inputs=inputs)
     except RecursionError as error:
         raise RequestError(f"{path} holds a plan nested too deep; choose another output file") from error
     if differences:
+        other_images = plan.data.get("fingerprint") != recorded.data.get("fingerprint")
+        needed = "the options it was written with" + (", on the images as they were then," if other_images else "")
         raise RequestError(
-            f"{path} holds a run of another plan ({'; '.join(differences)}). "
-            "Repeat the options it was made with to continue it, or choose another output file"
+            f"{path} holds a run of another plan: {'; '.join(differences)}. "
+            f"Repeat {needed} to continue it, or choose another output file"
         )
 
 
 def _open(path: Path) -> int:
-    _refuse_ending(path)
+    refuse_ending(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | _BINARY, 0o644)
     except OSError as error:
         raise RequestError(
             f"cannot write the run file {path} ({error.strerror}); choose a folder you may write to"
@@ -185,7 +238,8 @@ def _open(path: Path) -> int:
     return fd
 
 
-def _refuse_ending(path: Path) -> None:
+def refuse_ending(path: Path) -> None:
+    """Raise where a run would be written compressed."""
     if path.suffix == ".gz":
         raise RequestError(f"a run is written plain so that it can be resumed; drop .gz from {path}, gzip it later")
 
@@ -205,10 +259,14 @@ def _refuse_foreign(path: Path, content: bytes) -> None:
 
 
 def write_all(path: Path, plan: Plan, records: Iterable[Record]) -> None:
-    """Write a run in one go (an imported log); one that lacks planned inputs is left unfinished."""
-    with Journal(path, plan) as journal:
-        if journal.records or journal.finished:
-            raise RequestError(f"{path} exists already; choose another output file")
+    """Write a run in one go, such as an imported log; one that lacks planned inputs is left unfinished.
+
+    The file appears whole or not at all; one that exists already is refused.
+    """
+    refuse_ending(path)
+    if path.exists():
+        raise RequestError(f"{path} exists already; choose another output file")
+    with written_whole(path) as draft, Journal(draft, plan) as journal:
         for record in records:
             journal.write(record)
         if len(journal.records) == len(plan.indices):

@@ -9,25 +9,35 @@ from typing import Any
 
 from sigmax.bounds import Spent
 from sigmax.errors import RequestError
-from sigmax.records.certificate import Certificate, Outcome, Stage
+from sigmax.rules.certificate import Certificate, Outcome, Role, Stage
 
 _MARK = ',"crc":"'
 _OF_A_STAGE = tuple(field.name for field in fields(Stage))
+_OF_A_RECORD = frozenset(
+    "kind index label predicted radius outcome alpha seconds answered_by limited_by ledger stages".split()
+)
+_OPTIONAL = ("looks", "scores", "balls", "error")
+_ROLES = {str(role): role for role in Role}
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One certified input: which, its true class, its certificate and the seconds it took."""
+    """One certified input: which, its true class (None where it is not known), its certificate and the seconds."""
 
     index: int
-    label: int
+    label: int | None
     certificate: Certificate
     seconds: float
 
     @property
-    def correct(self) -> bool:
-        """Whether the certified class is the true one (an abstention is not)."""
-        return self.certificate.predicted == self.label
+    def correct(self) -> bool | None:
+        """Whether the certified class is the true one (an abstention is not); None where that is not known."""
+        return None if self.label is None else self.certificate.predicted == self.label
+
+    @property
+    def counts(self) -> bool:
+        """Whether its radius counts: the true class is certified, or any class where the true one is not known."""
+        return self.certificate.predicted is not None and self.correct is not False
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for one line of the journal; floats keep every digit."""
@@ -41,6 +51,8 @@ class Record:
             "outcome": c.outcome.name.lower(),
             "alpha": c.alpha,
             "seconds": round(float(self.seconds), 6),
+            "answered_by": c.answered_by,
+            "limited_by": c.limited_by,
             "ledger": [list(entry) for entry in c.ledger],
             "stages": [_plain(stage) for stage in c.stages],
         }
@@ -49,50 +61,81 @@ class Record:
     def from_json(cls, line: Mapping[str, Any]) -> "Record":
         """The record a line holds; every field is checked, because a line may come from anywhere."""
         _require(line.get("kind") == "input", "kind", "'input'", line.get("kind"))
-        for name in ("index", "label"):
-            _require(type(line.get(name)) is int, name, "a whole number", line.get(name))
-        seconds = line.get("seconds", -1.0)
-        _require(_is_float(seconds) and seconds >= 0, "seconds", "a number of at least 0", seconds)
-        _require(seconds < 1e9, "seconds", "less than a lifetime", seconds)
-        try:
-            certificate = Certificate(
-                predicted=line["predicted"],
-                radius=line["radius"],
-                outcome=Outcome[line["outcome"].upper()],
-                alpha=line["alpha"],
-                stages=tuple(_stage(stage) for stage in line["stages"]),
-                ledger=tuple(_spent(*entry) for entry in line["ledger"]),
-            )
-        except (KeyError, TypeError, AttributeError) as error:
-            raise RequestError(f"the line is not a whole record: {error!r}") from error
-        _require(type(certificate.predicted) in (int, type(None)), "predicted", "a class", certificate.predicted)
-        _require(_is_float(certificate.radius), "radius", "a finite number", certificate.radius)
-        return cls(line["index"], line["label"], certificate, seconds)
+        if line.keys() != _OF_A_RECORD:
+            raise RequestError(f"the line is not a whole record: {_other_keys(line)}")
+        _require(type(line["index"]) is int, "index", "a whole number", line["index"])
+        _require(type(line["label"]) in (int, type(None)), "label", "a whole number, or null", line["label"])
+        seconds = line["seconds"]
+        _require(_is_float(seconds) and 0 <= seconds < 1e9, "seconds", "a number from 0 to a lifetime's", seconds)
+        return cls(line["index"], line["label"], _certificate(line), seconds)
+
+
+def _certificate(line: Mapping[str, Any]) -> Certificate:
+    for name in ("answered_by", "limited_by"):
+        _require(type(line[name]) in (str, type(None)), name, "a part or a stage", line[name])
+    _require(type(line["predicted"]) in (int, type(None)), "predicted", "a class", line["predicted"])
+    _require(_is_float(line["radius"]), "radius", "a finite number", line["radius"])
+    try:
+        return Certificate(
+            predicted=line["predicted"],
+            radius=line["radius"],
+            outcome=Outcome[line["outcome"].upper()],
+            alpha=line["alpha"],
+            stages=tuple(_stage(stage) for stage in line["stages"]),
+            ledger=tuple(_spent(*entry) for entry in line["ledger"]),
+            answered_by=line["answered_by"],
+            limited_by=line["limited_by"],
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise RequestError(f"the line is not a whole record: {error!r}") from error
+
+
+def _other_keys(line: Mapping[str, Any]) -> str:
+    missing, surplus = sorted(_OF_A_RECORD - line.keys()), sorted(line.keys() - _OF_A_RECORD)
+    return f"it lacks {', '.join(missing)}" if missing else f"it has {', '.join(surplus)[:80]} as well"
 
 
 def _plain(stage: Stage) -> dict[str, Any]:
-    """A stage as plain data; looks are written only where there were several, balls where a memory has some."""
+    """A stage as plain data; what only some stages have is left out of the others."""
     every = ((name, getattr(stage, name)) for name in _OF_A_STAGE)
-    return {name: value for name, value in every if value or name not in ("looks", "balls")}
+    return {name: value for name, value in every if value or name not in _OPTIONAL}
 
 
 def _stage(data: Mapping[str, Any]) -> Stage:
-    looks = tuple(tuple(look) for look in data.get("looks", ()))
-    for counts in (data["counts"], *looks):
-        for count in counts:
-            _require(type(count) is int and count >= 0, "a count", "a whole number of at least 0", count)
-    balls = tuple(tuple(ball) for ball in data.get("balls", ()))
-    for ball in balls:
-        known = len(ball) == 2 and type(ball[0]) is int and ball[0] >= 0 and _is_float(ball[1]) and ball[1] >= 0
-        _require(known, "a ball", "its place in the memory and a distance", ball)
-    stage = Stage(**{**data, "counts": tuple(data["counts"]), "looks": looks, "balls": balls})
-    _require(type(stage.name) is str, "a stage's name", "text", stage.name)
+    """A stage of a record; each field must be of its kind, since equal numbers of different kinds are equal."""
+    looks = tuple(_counts(look) for look in data.get("looks", ()))
+    balls = tuple(_ball(ball) for ball in data.get("balls", ()))
+    scores = tuple(data.get("scores", ()))
+    _require(all(map(_is_float, scores)), "a stage's scores", "finite numbers", scores)
+    role = _ROLES.get(data["role"]) if type(data["role"]) is str else None
+    _require(role is not None, "a stage's role", f"one of {', '.join(_ROLES)}", data["role"])
+    counts = _counts(data["counts"])
+    stage = Stage(**{**data, "role": role, "counts": counts, "looks": looks, "balls": balls, "scores": scores})
+    _require(type(stage.part) is str, "a stage's part", "text", stage.part)
     _require(_is_float(stage.sigma), "a stage's sigma", "a finite number", stage.sigma)
     _require(type(stage.n) is int, "a stage's n", "a whole number", stage.n)
-    for name in ("alpha", "lower", "upper", "radius"):
-        value = getattr(stage, name)
+    _require(_is_float(stage.alpha), "a stage's alpha", "a finite number", stage.alpha)
+    for name, value in (
+        ("lower", stage.lower),
+        ("upper", stage.upper),
+        ("radius", stage.radius),
+        ("error", stage.error),
+    ):
         _require(value is None or _is_float(value), f"a stage's {name}", "a finite number", value)
     return stage
+
+
+def _counts(counts: Any) -> tuple[int, ...]:
+    for count in counts:
+        if type(count) is not int or count < 0:
+            _require(False, "a count", "a whole number of at least 0", count)
+    return tuple(counts)
+
+
+def _ball(ball: Any) -> tuple[int, float]:
+    known = len(ball) == 2 and type(ball[0]) is int and ball[0] >= 0 and _is_float(ball[1]) and ball[1] >= 0
+    _require(known, "a ball", "its place in the memory and a distance", ball)
+    return tuple(ball)
 
 
 def _spent(on: Any, alpha: Any) -> Spent:
@@ -129,12 +172,23 @@ def decode(line: bytes) -> dict[str, Any]:
     if _checksum(body) != tail[:-2]:
         raise RequestError("the line was altered: its checksum does not match its content")
     try:
-        data = json.loads(body)
+        data = json.loads(body, object_pairs_hook=_table, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
         raise RequestError(f"the line is not JSON: {error}") from error
     if not isinstance(data, dict):
         raise RequestError("the line is not a JSON object")
     return data
+
+
+def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    table = dict(pairs)
+    if len(table) != len(pairs):
+        raise RequestError("a name stands twice in one table of the line; the file is damaged")
+    return table
+
+
+def _no_number(name: str) -> None:
+    raise RequestError(f"the line holds {name}, which is no number; the file is damaged")
 
 
 def _checksum(body: str) -> str:

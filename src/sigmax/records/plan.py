@@ -1,38 +1,53 @@
 """The plan of a run: everything that decides its certificates, written before the first of them."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
+from sigmax import request
 from sigmax.errors import RequestError
+from sigmax.records import inputs as selected
+from sigmax.rules.registry import entry
 
-FORMAT = 1
-FIXED = {"kind": "fixed"}  # what files written before there was anything else mean
-_PLAINLY = {  # where a field's own name would not tell the reader what to do
-    "system": "system (the model's weights or its settings)",
-    "inputs.count": "inputs.count (a run's inputs are fixed; take others with --start and another file)",
+FORMAT = 2
+FIXED = {"kind": "fixed"}
+IMPORTED = "imported"  # stands where the scheme would, for a log that another tool wrote
+_HINTS = {  # where a field's own name would not tell the reader what to do
+    "system": "the model's weights or its settings",
+    "behaviour": "what the network computes on probe inputs: its code or its normalisation is not the same",
+    "data.fingerprint": "the images themselves: some were added, removed or changed, or their size or split is another",
+    "data.labelled": "whether the inputs have labels",
+    "arithmetic": "device, precision, compilation, and what torch may round",
+    "inputs": "a run grows only to inputs that include its own; take others with another file",
 }
-_MANY = 2**40  # more inputs than any data set has
+
+
+class OtherFormatError(RequestError):
+    """A run file of another format: not damaged, but nothing that this version can read."""
 
 
 @dataclass(frozen=True)
 class Plan:
     """What is certified, by what, and how. Two runs with equal plans hold the same certificates.
 
-    `made_with` (versions, batch size) is kept for the reader and not compared: it moves no certificate beyond
-    the rare vote that a network's own rounding tips.
+    `behaviour` is what each network computes on probe inputs, which a hash of its weights (`system`) cannot see; it is
+    compared with the tolerance it states. Runs made before it was recorded lack it: they can be read and verified, not
+    continued. `made_with` (versions, batch size) is kept for the reader and not compared: it moves
+    no certificate beyond the rare vote that a network's own rounding tips.
     """
 
-    rule: Mapping[str, Any]  # the scheme's rule as plain data: scheme, sigmas, classes, bound
-    n0: int | None  # selection draws; None where a log does not say
+    rule: Mapping[str, Any]  # the scheme's rule as plain data: scheme, noise, sigmas, classes, bound
+    norm: str  # of the radii
+    n0: int | None  # selection samples; None where a log does not say
     n: int
     alpha: float
     seed: int | None
-    noise: str | None  # which generator the seed belongs to
+    generator: str | None  # which random numbers the seed stands for
     arithmetic: str | None  # device and precision: the function that was smoothed
-    data: Mapping[str, Any]  # name, split, fingerprint, class names
-    inputs: Mapping[str, int]  # start, skip, count: input i of the run is start + i * skip
+    data: Mapping[str, Any]  # name, split, fingerprint, class names, and whether the inputs have labels
+    inputs: selected.Inputs  # start, skip, count: input i of the run is start + i * skip; or a list of such
     system: str | None  # fingerprint of the scheme with its networks
+    behaviour: Mapping[str, Any] | None = None  # of each network: outputs on probe inputs, and how close is the same
     sampling: Mapping[str, Any] = field(default_factory=lambda: dict(FIXED))  # when a stage may stop, and its looks
     made_with: Mapping[str, Any] = field(default_factory=dict)
 
@@ -42,10 +57,24 @@ class Plan:
         return str(self.rule["scheme"])
 
     @property
-    def indices(self) -> range:
+    def labelled(self) -> bool:
+        """Whether the records have labels; those of logs and of runs made before plans said so have."""
+        return bool(self.data.get("labelled", True))
+
+    @property
+    def imported(self) -> bool:
+        """Whether it stands for another tool's log, which has no rule and no counts."""
+        return self.method == IMPORTED
+
+    @property
+    def indices(self) -> Sequence[int]:
         """The inputs to certify, by their index in the data."""
-        start, skip, count = (self.inputs[key] for key in ("start", "skip", "count"))
-        return range(start, start + skip * count, skip)
+        return selected.indices(self.inputs)
+
+    @property
+    def in_order(self) -> bool:
+        """Whether an answer may depend on those before it, as with a memory: its certificates hold on these terms."""
+        return not self.imported and entry(self.method).with_earlier is not None
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for the journal's first line."""
@@ -54,30 +83,38 @@ class Plan:
     @classmethod
     def from_json(cls, line: Mapping[str, Any]) -> "Plan":
         """The plan a journal's first line holds."""
-        if line.get("kind") != "plan" or line.get("format") != FORMAT:
-            raise RequestError(
-                f"expected a run file of format {FORMAT}, whose first line is a plan; "
-                f"got {line.get('kind')!r} of format {line.get('format')!r}"
+        if line.get("kind") != "plan":
+            raise RequestError(f"expected a plan in the first line of a run file; got {line.get('kind')!r:.80}")
+        if line.get("format") != FORMAT:
+            raise OtherFormatError(
+                f"the run file has format {line.get('format')!r:.80}; this version reads format {FORMAT}, so certify "
+                "again"
             )
         names = {f.name for f in fields(cls)}
-        missing = sorted(names - line.keys() - {"sampling"})
-        if missing:
-            raise RequestError(f"the plan lacks {', '.join(missing)}; the file is not a whole run file")
-        plan = cls(**{name: line[name] for name in names if name in line})
+        missing, surplus = sorted(names - line.keys() - {"behaviour"}), sorted(line.keys() - names - {"kind", "format"})
+        if missing or surplus:
+            wrong = [f"lacks {', '.join(missing)}"] * bool(missing) + [f"has {', '.join(surplus)[:80]}"] * bool(surplus)
+            raise RequestError(f"the plan {' and '.join(wrong)}; the file is damaged, or newer")
+        plan = cls(**{name: line[name] for name in names & line.keys()})
         plan.check()
         return plan
 
     def check(self) -> None:
         """Raise unless every field is of its kind: a plan may have been read from anywhere."""
-        whole = (int, type(None))
+        whole, text = (int, type(None)), (str, type(None))
         kinds = {
             "rule": isinstance(self.rule, Mapping) and isinstance(self.rule.get("scheme"), str),
             "n0": type(self.n0) in whole,
             "n": type(self.n) is int,
             "alpha": type(self.alpha) is float,
             "seed": type(self.seed) in whole,
-            "data": isinstance(self.data, Mapping),
-            "inputs": _is_selection(self.inputs),
+            "norm": type(self.norm) is str,
+            "generator": type(self.generator) in text,
+            "arithmetic": type(self.arithmetic) in text,
+            "system": type(self.system) in text,
+            "behaviour": self.behaviour is None or _is_behaviour(self.behaviour),
+            "data": isinstance(self.data, Mapping) and type(self.data.get("labelled", True)) is bool,
+            "inputs": selected.are_inputs(self.inputs),
             "sampling": isinstance(self.sampling, Mapping),
             "made_with": isinstance(self.made_with, Mapping),
         }
@@ -86,33 +123,31 @@ class Plan:
             shown = "; ".join(f"{name}: {getattr(self, name)!r:.80}" for name in wrong)
             raise RequestError(f"the plan holds values of the wrong kind ({shown}); the file is damaged")
 
-    def differences(self, other: "Plan") -> list[str]:
-        """What differs, as 'name: here, there'; empty when the same run is meant."""
-        here, there = dict(_flat(self._compared())), dict(_flat(other._compared()))
-        keys = sorted(here.keys() | there.keys())
-        return [
-            f"{_PLAINLY.get(k, k)}: {here.get(k)!r} here, {there.get(k)!r} there"
-            for k in keys
-            if here.get(k) != there.get(k)
-        ]
+    def differences(self, recorded: "Plan", *, inputs: bool = True) -> list[str]:
+        """What differs from the plan of a file; empty when the same run is meant.
 
-    def _compared(self) -> dict[str, Any]:
-        return {key: value for key, value in asdict(self).items() if key != "made_with"}
+        inputs: whether to compare them; without, empty means that both can be parts of one run.
+        """
+        left_out = {"made_with"} if inputs else {"made_with", "inputs"}
+        there, here = (
+            {key: value for key, value in asdict(plan).items() if key not in left_out} for plan in (recorded, self)
+        )
+        return request.differences(there, here, hints=_HINTS)
+
+    def grown(self, inputs: selected.Inputs) -> "Plan":
+        """The plan of the same run with more inputs; refused where they do not include its own."""
+        if not selected.covers(inputs, self.inputs) or selected.same(inputs, self.inputs):
+            raise RequestError(
+                f"a run of {selected.in_words(self.inputs)} cannot become one of {selected.in_words(inputs)}: it must "
+                "keep every input and get others besides"
+            )
+        if self.in_order and not selected.follow(inputs, self.inputs):
+            raise RequestError(
+                f"a run of {self.method!r} answers its inputs in order, each with a memory of those before it, so it "
+                "grows only by inputs that come after its last one"
+            )
+        return replace(self, inputs=inputs)
 
 
-def _is_selection(inputs: object) -> bool:
-    """Start, skip and count, each a whole number that a data set could have."""
-    if not isinstance(inputs, Mapping):
-        return False
-    least = {"start": 0, "skip": 1, "count": 1}
-    return all(type(inputs.get(k)) is int and low <= inputs[k] < _MANY for k, low in least.items())
-
-
-def _flat(data: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in data.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
-        elif isinstance(value, list | tuple) and any(isinstance(entry, Mapping) for entry in value):
-            yield from _flat(dict(enumerate(value)), f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", list(value) if isinstance(value, tuple) else value
+def _is_behaviour(value: object) -> bool:
+    return isinstance(value, Mapping) and all(map(request.is_measured, value.values()))

@@ -59,7 +59,7 @@ class Precision:
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> "Precision":
-        """The precision of numbers printed one way; zeros tell nothing, and without any it is the field's habit."""
+        """The precision of numbers printed one way; zeros say nothing, and without any it is three digits, as usual."""
         numbers = [number for number in map(Decimal, texts) if number.is_finite() and number]
         decimals = {_decimals(number) for number in numbers}
         if len(decimals) == 1:

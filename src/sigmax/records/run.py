@@ -4,15 +4,16 @@ import gzip
 import math
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sigmax.errors import RequestError
 from sigmax.records.assembly import Assembly
-from sigmax.records.certificate import Certificate
+from sigmax.records.inputs import Inputs, indices
 from sigmax.records.lines import Record
 from sigmax.records.plan import Plan
+from sigmax.rules.certificate import Certificate
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,17 +33,41 @@ class Run:
     def __repr__(self) -> str:
         return f"Run({self.path}: {self.plan.method}, {len(self.records)} of {self.planned} inputs)"
 
+    def _repr_html_(self) -> str:
+        from sigmax.records.notebook import run_html
+
+        return run_html(self)
+
     @property
     def planned(self) -> int:
         """How many inputs the plan names."""
         return len(self.plan.indices)
 
+    @property
+    def labelled(self) -> bool:
+        """Whether the true classes of its inputs are known."""
+        return self.plan.labelled
+
+    def only(self, inputs: Inputs) -> "Run":
+        """The same run with no more than these of its inputs, all of which must be there."""
+        members = frozenset(indices(inputs))
+        kept = tuple(record for record in self.records if record.index in members)
+        if len(kept) < len(members):
+            raise RequestError(f"{self.path} lacks {len(members) - len(kept)} of {len(members)} inputs; certify them")
+        return replace(self, plan=replace(self.plan, inputs=inputs), records=kept, finished=True)
+
     def frame(self) -> "pd.DataFrame":
-        """One row an input. `label` is the true class; `predicted` is -1 and `radius` 0.0 when abstaining."""
+        """One row an input, by index. `label`: the true class; `predicted` is -1 and `radius` 0.0 when abstaining.
+
+        Without labels `label` and `correct` are missing values (<NA>), never numbers: an abstention would equal them.
+        `sigma`: the noise of the classifier that answered; `limited_by`: the stage that limits the radius.
+        """
         import pandas as pd
 
-        columns = "index label predicted radius correct outcome sigma draws seconds".split()
-        return pd.DataFrame([self._row(record) for record in self.records], columns=columns)
+        columns = "index label predicted radius correct outcome sigma samples seconds limited_by".split()
+        ordered = sorted(self.records, key=lambda record: record.index)
+        frame = pd.DataFrame([self._row(record) for record in ordered], columns=columns)
+        return frame if self.labelled else frame.astype({"label": "Int64", "correct": "boolean"})
 
     def _row(self, record: Record) -> tuple[object, ...]:
         c = record.certificate
@@ -53,13 +78,14 @@ class Run:
             c.radius,
             record.correct,
             c.outcome.name.lower(),
-            self._sigma(c),
-            c.draws,
+            self.sigma_of(c),
+            c.samples,
             record.seconds,
+            c.limited_by,
         )
 
-    def _sigma(self, certificate: Certificate) -> float:
-        """The noise of the classifier in charge; NaN where the router left it open, and no expert was asked."""
+    def sigma_of(self, certificate: Certificate) -> float:
+        """The noise of the classifier that answered; NaN where none was asked."""
         if not certificate.stages:
             return float(self.plan.rule.get("sigma", math.nan))
         return math.nan if certificate.sigma is None else certificate.sigma
@@ -77,6 +103,16 @@ def read(path: str | Path) -> Run:
     if run.plan is None:
         raise RequestError(f"{path} holds no whole line; expected a run file written by `sigmax certify`")
     return Run(path, run.plan, tuple(run.records.values()), run.finished)
+
+
+def record_lines(path: Path) -> dict[int, int]:
+    """The line that each input's record stands in, of a file that can be read."""
+    run, found = Assembly(keep=False), dict[int, int]()
+    for number, line in numbered_lines(path):
+        record = run.take(line)
+        if record is not None:
+            found[record.index] = number
+    return found
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:

@@ -1,29 +1,35 @@
 """Does every record prove its radius? Recomputed from the counts alone: no model, no data, no GPU."""
 
+import json
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from sigmax import radius
-from sigmax.certify.checks import check_draws, is_number
-from sigmax.certify.memorized_rule import Ball, MemorizedRule
-from sigmax.certify.procedure import replay
-from sigmax.certify.rebuild import rebuild, refuse_surplus
-from sigmax.certify.sampling import remade, replayable
 from sigmax.errors import RequestError
+from sigmax.numbers import is_number
 from sigmax.records.assembly import Assembly
-from sigmax.records.certificate import Certificate, Outcome
-from sigmax.records.lines import Record
-from sigmax.records.plan import Plan
-from sigmax.records.run import numbered_lines, torn
+from sigmax.records.lines import Record, decode, encode
+from sigmax.records.plan import OtherFormatError, Plan
+from sigmax.records.run import Run, numbered_lines, torn
+from sigmax.rules.certificate import Certificate, Outcome, Stage
+from sigmax.rules.checks import check_samples
+from sigmax.rules.registry import entry, rebuild
+from sigmax.rules.replay import replay
+from sigmax.rules.sampling import remade
 
-IMPORTED = "imported"
-TOLERANCE = 1e-10  # what two versions of scipy may differ by; far below any digit that is printed
+# What two versions of scipy may differ by, to the side that claims less; a record that claims more is a finding even
+# by one bit. Where another version recomputes less than the one that made the run, verify with the plan's `made_with`.
+TOLERANCE = 1e-10
 PRINTED = 1.005  # a log's radii are rounded to nearest, to as little as three digits
-ROUNDED = ("lower", "upper", "radius")  # what a special function computed; all else must agree exactly
+_OF_A_STAGE = tuple(field.name for field in fields(Stage))
+Check = Callable[[Record], list[str]]  # what is wrong with a record
+LARGER_CLAIMS_MORE = {"lower": True, "upper": False, "radius": True}  # what a special function computed
+MINUS_ZERO = re.compile(rb":-0\.0[,}]|[\[,]-0\.0[,\]]")
 
 
 @dataclass(frozen=True)
@@ -58,47 +64,74 @@ class Verdict:
     @property
     def imported(self) -> bool:
         """Whether the run was another tool's log, which has no counts to prove anything with."""
-        return self.plan is not None and self.plan.method == IMPORTED
+        return self.plan is not None and self.plan.imported
+
+    def _repr_html_(self) -> str:
+        from sigmax.records.notebook import verdict_html
+
+        return verdict_html(self)
 
 
-def verify(path: str | Path) -> Verdict:
-    """Check every line of a run file; goes on after a bad one so that all are named."""
-    path = Path(path)
-    run, findings, balls = Assembly(), list[Finding](), list[Ball]()
+def verify(run: Run | str | Path) -> Verdict:
+    """Check every line of a run file; goes on after a bad one so that all are named.
+
+    Of a `Run` its file is checked, as it is now.
+    """
+    if not isinstance(run, Run | str | Path):
+        raise RequestError(
+            f"expected a Run or the path of a run file; got {type(run).__name__}. Verify each run by itself"
+        )
+    return _verified(run.path if isinstance(run, Run) else Path(run))
+
+
+def _verified(path: Path) -> Verdict:
+    run, findings = Assembly(keep=False), list[Finding]()
+    check: Check = _unchecked
     for number, line in numbered_lines(path):
         try:
             record = run.take(line)
             if number == 1 and run.plan is not None:
-                check_plan(run.plan)
-            if record is not None and run.plan is not None:
-                told = problems(run.plan, record, balls)
-                findings += [Finding(number, f"input {record.index}: {p}") for p in told]
-                if record.certificate.predicted is not None:
-                    balls.append((record.certificate.predicted, record.certificate.radius))
+                check = checker(run.plan)
+            if record is not None:
+                problems = _problems(check, record)
+                findings += [Finding(number, f"input {record.index}: {problem}") for problem in problems]
+            if not findings or findings[-1].line != number:
+                _refuse_unusual(line, record)
+        except OtherFormatError as error:  # nothing is known to be wrong with such a file
+            raise RequestError(f"{path}: {error}") from error
         except RequestError as error:
             findings.append(Finding(number, str(error)))
             if run.plan is None:  # without a plan no other line means anything
                 break
     if run.plan is None and not findings:
         raise RequestError(f"{path} holds no whole line; expected a run file written by `sigmax certify`")
-    return Verdict(path, run.plan, tuple(findings), len(run.records), run.finished, torn(path))
+    return Verdict(path, run.plan, tuple(findings), len(run.seen), run.finished, torn(path))
 
 
-def check_plan(plan: Plan) -> None:
-    """Raise unless the plan could have been run."""
-    if plan.method == IMPORTED:
-        check_draws(plan.alpha, n=plan.n)
-        _claimable(plan)
-    else:
-        rule = rebuild(plan.rule)
-        refuse_surplus(plan.rule)
-        rule.check_certify(n0=plan.n0 or 0, n=plan.n, alpha=plan.alpha, sampling=replayable(remade(plan.sampling)))
+def _refuse_unusual(line: bytes, record: Record | None) -> None:
+    """Raise unless the line is spelled as a run writes it: one content has one spelling, so nothing can hide in it."""
+    plain = decode(line) if record is None else record.to_json()
+    if encode(plain) != line + b"\n" or MINUS_ZERO.search(line):
+        raise RequestError("the line is not spelled as sigmax writes it (order of keys, digits, signs or spaces)")
 
 
-def problems(plan: Plan, record: Record, before: Sequence[Ball] = ()) -> list[str]:
-    """What is wrong with one record, if anything; `before` are the answers of the records before it, in order."""
+def checker(plan: Plan) -> Check:
+    """What finds the problems of the run's records, in their order; raises unless the plan could have been run."""
+    if not plan.imported:
+        return _Proof(plan)
+    check_samples(plan.alpha, n=plan.n)
+    _claimable(plan)
+    return lambda record: list(_claims(plan, record))
+
+
+def _unchecked(record: Record) -> list[str]:
+    """Records of a plan that could not have been run: the finding at its line says all there is to say."""
+    return []
+
+
+def _problems(check: Check, record: Record) -> list[str]:
     try:
-        return list(_claims(plan, record) if plan.method == IMPORTED else _proof(plan, record, before))
+        return check(record)
     except RequestError as error:
         return [str(error)]
 
@@ -110,13 +143,13 @@ def _claims(plan: Plan, record: Record) -> Iterator[str]:
         yield f"an imported log cannot be {_shown(c.outcome)}: it holds no counts"
     if (c.predicted is None or c.outcome is Outcome.ABSTAINED_ELSEWHERE) and (c.predicted, c.radius) != (None, 0):
         yield f"it abstains, but claims class {c.predicted} and radius {c.radius}"
-    if c.radius < 0 or record.label < 0 or (c.predicted or 0) < 0:
+    if c.radius < 0 or (record.label or 0) < 0 or (c.predicted or 0) < 0:
         yield f"radius {c.radius}, label {record.label} and class {c.predicted} must not be negative"
     if c.alpha != plan.alpha:
         yield f"alpha is recorded as {c.alpha}, the plan says {plan.alpha}"
     sigma = c.stages[-1].sigma if c.stages else _claimable(plan)
     if c.outcome is Outcome.IMPOSSIBLE or c.radius > PRINTED * radius.largest(sigma, plan.n, plan.alpha):
-        yield f"radius {c.radius} is impossible: more than the draws can show"
+        yield f"radius {c.radius} is impossible: more than the samples can show"
 
 
 def _claimable(plan: Plan) -> float:
@@ -126,16 +159,44 @@ def _claimable(plan: Plan) -> float:
     return float(sigma)
 
 
-def _proof(plan: Plan, record: Record, before: Sequence[Ball]) -> Iterator[str]:
-    rule = rebuild(plan.rule)
-    if not 0 <= record.label < rule.classes:
-        yield f"label {record.label} is not a class (0..{rule.classes - 1})"
-    sampling = replayable(remade(plan.sampling))
-    procedure = rule.certifying(n0=plan.n0 or 0, n=plan.n, alpha=plan.alpha, sampling=sampling)
-    proved = replay(procedure, record.certificate.stages)
-    if isinstance(rule, MemorizedRule):
-        proved = rule.replayed(proved, record.certificate.stages, before)
-    yield from disagreements(record.certificate, proved)
+class _Proof:
+    """The rule of a run, built once; each record must say what its own counts prove."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.rule, sampling = rebuild(plan.rule), remade(plan.sampling)
+        _refuse_other_kinds("rule", plan.rule, self.rule.describe())
+        _refuse_other_kinds("sampling", plan.sampling, sampling.describe())
+        if plan.norm != self.rule.norm:
+            raise RequestError(f"the plan names the norm {plan.norm!r}; this scheme certifies in {self.rule.norm}")
+        self.rule.check_certify(n0=plan.n0 or 0, n=plan.n, alpha=plan.alpha, sampling=sampling)
+        self.question: dict[str, Any] = {"n0": plan.n0 or 0, "n": plan.n, "alpha": plan.alpha, "sampling": sampling}
+        self.with_earlier = entry(plan.method).with_earlier
+        self.earlier = list[tuple[int, float]]()  # class and radius of the records so far
+
+    def __call__(self, record: Record) -> list[str]:
+        """What is wrong with the next record."""
+        try:
+            return list(self._wrong(record))
+        finally:
+            c = record.certificate
+            if c.predicted is not None:
+                self.earlier.append((c.predicted, c.radius))
+
+    def _wrong(self, record: Record) -> Iterator[str]:
+        if record.label is not None and not 0 <= record.label < self.rule.classes:
+            yield f"label {record.label} is not a class (0..{self.rule.classes - 1})"
+        recorded = record.certificate
+        proved = replay(self.rule.certifying(**self.question), recorded.stages)
+        if self.with_earlier is not None:
+            proved = self.with_earlier(self.rule, proved, recorded.stages, self.earlier)
+        if recorded != proved:  # of a record that was read, equal values are of the same kind
+            yield from disagreements(recorded, proved)
+
+
+def _refuse_other_kinds(name: str, recorded: Mapping[str, Any], rebuilt: Mapping[str, Any]) -> None:
+    """Raise where the plan says the same in numbers of another kind, such as 1 for 1.0, or in another order."""
+    if json.dumps(recorded) != json.dumps(rebuilt):
+        raise RequestError(f"the plan's {name} is not spelled as sigmax writes it; expected {dict(rebuilt)!r:.300}")
 
 
 def disagreements(recorded: Certificate, proved: Certificate) -> Iterator[str]:
@@ -143,6 +204,8 @@ def disagreements(recorded: Certificate, proved: Certificate) -> Iterator[str]:
     # By the least noise: beside a router's large one, a small expert's claim could grow a lot and look the same.
     scale = min((stage.sigma for stage in proved.stages if stage.sigma), default=0.0)
     for name in ("predicted", "radius", "outcome", "alpha"):
+        yield from _differs(name, getattr(recorded, name), getattr(proved, name), scale)
+    for name in ("answered_by", "limited_by"):
         yield from _differs(name, getattr(recorded, name), getattr(proved, name), scale)
     if recorded.predicted is None and recorded.radius != 0:
         yield f"it abstains, but with radius {recorded.radius}"
@@ -152,20 +215,24 @@ def disagreements(recorded: Certificate, proved: Certificate) -> Iterator[str]:
     if len(recorded.stages) != len(proved.stages):
         yield f"{len(recorded.stages)} stages are recorded, {len(proved.stages)} are asked for"
     for old, new in zip(recorded.stages, proved.stages, strict=False):
-        for name in ("name", "sigma", "counts", "n", "looks", "balls", "alpha", "lower", "upper", "radius"):
+        for name in _OF_A_STAGE:
             yield from _differs(f"{old.name} {name}", getattr(old, name), getattr(new, name), new.sigma)
 
 
 def _differs(name: str, recorded: object, proved: object, sigma: float) -> Iterator[str]:
     if recorded == proved and type(recorded) is type(proved):
         return
-    if name.endswith(ROUNDED) and _close(recorded, proved, TOLERANCE * min(1.0, sigma)):
+    kind = name.rpartition(" ")[2]
+    if kind in LARGER_CLAIMS_MORE and _claims_slightly_less(kind, recorded, proved, TOLERANCE * min(1.0, sigma)):
         return
     yield f"{name} is recorded as {_shown(recorded)}, the counts give {_shown(proved)}"
 
 
-def _close(recorded: object, proved: object, tolerance: float) -> bool:
+def _claims_slightly_less(kind: str, recorded: object, proved: object, tolerance: float) -> bool:
+    """Whether two numbers differ by rounding alone, and the recorded one claims less."""
     if not (isinstance(recorded, float) and isinstance(proved, float)):
+        return False
+    if (recorded > proved) is LARGER_CLAIMS_MORE[kind]:
         return False
     return math.isclose(recorded, proved, rel_tol=TOLERANCE, abs_tol=tolerance)
 

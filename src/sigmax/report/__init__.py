@@ -3,29 +3,38 @@
 Every function takes a `Run` or the path of a run file. Neither torch nor matplotlib is loaded by importing this.
 """
 
-from sigmax.report.accuracy import acr, certified_accuracy, certified_curve, certified_interval
-from sigmax.report.average import AverageRadius, average_radius, sensitivity
-from sigmax.report.best import best_over_sigma, best_sigma, radii_by_sigma
-from sigmax.report.comparison import compare
-from sigmax.report.conversion import curve_to_ecdf, ecdf_to_curve, radius_of_share, share_of_radius
-from sigmax.report.diagnosis import Diagnosis, diagnose
-from sigmax.report.distribution import ecdf, ecdf_by_class, known_from, vote_shares
-from sigmax.report.distribution_plot import draw_ecdf, draw_ecdf_by_class
-from sigmax.report.dominance import Dominance, dominance
-from sigmax.report.draws_plot import draw_draws
-from sigmax.report.fairness import class_accuracy, class_spread
-from sigmax.report.figures import axes, save
-from sigmax.report.folder import write
-from sigmax.report.gain import accuracy_gain
-from sigmax.report.plot import draw
-from sigmax.report.recertification import plug_in, recertify, resample
-from sigmax.report.recertified import Recertified
-from sigmax.report.references import envelope, oracle_radii
-from sigmax.report.routes import routing
-from sigmax.report.routing_plot import draw_routing
-from sigmax.report.scheme_table import scheme_table, write_scheme_table
-from sigmax.report.shares import answers_by_sigma, outcome_shares, reasons
-from sigmax.report.sigma_plot import draw_best_sigma, draw_envelope, draw_radius_by_sigma
+from sigmax.report.compare.best import best_over_sigma, best_sigma, radii_by_sigma
+from sigmax.report.compare.comparison import compare, scheme_table
+from sigmax.report.compare.diagnosis import Diagnosis, diagnose
+from sigmax.report.compare.dominance import Dominance, dominance
+from sigmax.report.compare.gain import accuracy_gain
+from sigmax.report.folder import write, write_scheme_table
+from sigmax.report.metrics.accuracy import (
+    AverageRadius,
+    acr,
+    average_radius,
+    certified_accuracy,
+    certified_curve,
+    certified_interval,
+    certified_share,
+    sensitivity,
+)
+from sigmax.report.metrics.conversion import curve_to_ecdf, ecdf_to_curve, share_of_radius
+from sigmax.report.metrics.distribution import ecdf, ecdf_by_class, known_from, vote_shares
+from sigmax.report.metrics.recertification import Recertified, plug_in, recertify, resample
+from sigmax.report.metrics.routes import routing
+from sigmax.report.metrics.shares import (
+    answers_by_part,
+    answers_by_sigma,
+    class_accuracy,
+    class_spread,
+    outcome_shares,
+    reasons,
+)
+from sigmax.report.plots.curves import draw, draw_ecdf, draw_ecdf_by_class, draw_samples
+from sigmax.report.plots.routing import draw_routing
+from sigmax.report.plots.sigma import draw_best_sigma, draw_envelope, draw_radius_by_sigma
+from sigmax.report.plots.style import axes, save
 
 __all__ = [
     "AverageRadius",
@@ -34,6 +43,7 @@ __all__ = [
     "Recertified",
     "accuracy_gain",
     "acr",
+    "answers_by_part",
     "answers_by_sigma",
     "average_radius",
     "axes",
@@ -42,6 +52,7 @@ __all__ = [
     "certified_accuracy",
     "certified_curve",
     "certified_interval",
+    "certified_share",
     "class_accuracy",
     "class_spread",
     "compare",
@@ -50,22 +61,19 @@ __all__ = [
     "dominance",
     "draw",
     "draw_best_sigma",
-    "draw_draws",
     "draw_ecdf",
     "draw_ecdf_by_class",
     "draw_envelope",
     "draw_radius_by_sigma",
     "draw_routing",
+    "draw_samples",
     "ecdf",
     "ecdf_by_class",
     "ecdf_to_curve",
-    "envelope",
     "known_from",
-    "oracle_radii",
     "outcome_shares",
     "plug_in",
     "radii_by_sigma",
-    "radius_of_share",
     "reasons",
     "recertify",
     "resample",

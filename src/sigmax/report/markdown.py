@@ -1,70 +1,96 @@
-"""Tables of a report as Markdown, with numbers that never claim too much."""
+"""A report as Markdown: the tables, the notes, and what was run."""
 
-import math
 import re
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping
 
-from sigmax.records.rounding import down, share_down, share_up
-from sigmax.report.average import WARNING
-from sigmax.report.comparison import EASIEST, MEAN_DRAWS
+import pandas as pd
 
-if TYPE_CHECKING:
-    import pandas as pd
+from sigmax.records.run import Run
+from sigmax.report.compare.diagnosis import RoutingAnalysis
+from sigmax.report.metrics.accuracy import Floats
+from sigmax.report.notes import facts, notes
+from sigmax.report.standings import MEANING as MEANING_OF_STANDINGS
+from sigmax.report.standings import standings
+from sigmax.report.tables import (
+    MEANING,
+    MEANING_WITH_EXPERTS,
+    RATIOS,
+    Table,
+    caption,
+    envelope_ratios,
+    measured,
+    overview,
+    routing_table,
+)
 
-ACR_DECIMALS = 4
 _MARKS = re.compile(r"[\\`*\[\]|]|(?<!\w)_|_(?!\w)")  # within a word an underscore is itself
-NOTHING = "-"  # where there is no number to give
-LOSSES = (EASIEST, "abstained")  # the less, the better
 
 
-def comparison(frame: "pd.DataFrame", *, strict: bool) -> str:
-    """The comparison for reading, rounded so that no run looks better than it was."""
-    return f"{table(*cells(frame))}\n{caption(frame, strict=strict)}\n"
+def page(runs: Mapping[str, Run], found: RoutingAnalysis, frame: pd.DataFrame, radii: Floats, *, strict: bool) -> str:
+    """The whole report as one page beside its plots."""
+    words = measured(frame)
+    parts = [
+        f"# {words.capitalize()}",
+        f"![{words} against the radius](curve.png)",
+        comparison(frame, strict=strict).rstrip(),
+        "The line is the share of inputs certified with R >= r, the band its 95% Clopper-Pearson interval at each "
+        "radius by itself. Radii are as recorded; `sigmax verify` checks them against the votes.",
+    ]
+    if len(runs) > 1:
+        parts += _standings(runs)
+    if found.routings:
+        parts += _routing(runs, found, radii, strict=strict)
+    listed = "\n".join(bullets(runs, found))
+    if listed:
+        parts += ["## Notes", listed]
+    parts += ["## What was run", *(_section(name, run) for name, run in runs.items())]
+    return paragraphs(parts)
 
 
-def cells(frame: "pd.DataFrame") -> tuple[list[str], list[list[str]]]:
-    """The names of the columns, and the rows as text: what an input took stands beside the most it may take."""
-    names = [str(name) for name in frame.columns if name != MEAN_DRAWS]
-    rows = [[shown(name, row[name]) for name in names] for row in frame.to_dict("records")]
-    for row, mean in zip(rows, frame.get(MEAN_DRAWS, []), strict=False):
-        if not math.isnan(mean):
-            place = names.index("n")
-            row[place] = f"at most {row[place]}, {mean:,.0f} draws an input on average"
-    return names, rows
+def comparison(frame: pd.DataFrame, *, strict: bool) -> str:
+    """The overview with its caption."""
+    return paragraphs([markdown_table(overview(frame)), *caption(frame, strict=strict)])
 
 
-def caption(frame: "pd.DataFrame", *, strict: bool) -> str:
-    """What the columns of the table mean."""
-    radii = [name for name in frame.columns if str(name)[:1].isdigit()]
-    asked = f" {NOTHING}: beyond the largest radius asked about." if frame[radii].isna().any(axis=None) else ""
-    return (
-        "Certified accuracy in % of inputs "
-        f"(true class certified with radius {'>' if strict else '>='} the column's); "
-        "ACR: average certified radius; ACR top 10%: the part of it, in %, that the easiest tenth of the inputs "
-        "makes; abstained: in % of inputs. Rounded to the side that claims less: accuracies and ACR down, "
-        f"the easiest tenth and abstentions up.{asked}\n\n{WARNING}."
-    )
+def _standings(runs: Mapping[str, Run]) -> Iterator[str]:
+    yield "## Which is better"
+    found = standings(runs.values())
+    if found.matrix is not None:
+        yield markdown_table(found.matrix)
+        yield MEANING_OF_STANDINGS
+    yield "\n".join(f"* {as_text(sentence)}" for sentence in found.sentences)
 
 
-def shown(name: str, value: Any) -> str:
-    """A cell of the comparison as text, by the name of its column."""
-    if isinstance(value, float) and math.isnan(value):
-        return NOTHING
-    if name == "ACR":
-        return down(value, ACR_DECIMALS)
-    if name == "alpha":
-        return f"{value:g}"
-    if name in LOSSES:
-        return share_up(value)
-    return share_down(value) if isinstance(value, float) else str(value)
+def _routing(runs: Mapping[str, Run], found: RoutingAnalysis, radii: Floats, *, strict: bool) -> Iterator[str]:
+    yield "## Routing"
+    yield "![routing of the inputs](routing.png)"
+    yield markdown_table(routing_table(runs, found))
+    yield MEANING
+    if found.diagnoses:
+        yield MEANING_WITH_EXPERTS
+        yield RATIOS
+        yield markdown_table(envelope_ratios(found, radii, strict=strict))
 
 
-def table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def bullets(runs: Mapping[str, Run], found: RoutingAnalysis) -> Iterator[str]:
+    """The notes as a list, those of a run below its name."""
+    for name, sentences in notes(runs, found):
+        if name is not None:
+            yield f"* {as_text(name)}:"
+        yield from (f"{'* ' if name is None else '  * '}{as_text(sentence)}" for sentence in sentences)
+
+
+def _section(name: str, run: Run) -> str:
+    """A file's name as code; all else as text."""
+    lines = [f"* {label}: {(code if label == 'file' else as_text)(value)}" for label, value in facts(run)]
+    return f"### {as_text(name)}\n\n" + "\n".join(lines)
+
+
+def markdown_table(content: Table) -> str:
     """A Markdown table: text to the left, numbers to the right."""
-    rule = ["---", *("---:" for _ in names[1:])]
-    escaped = [[as_text(cell) for cell in row] for row in (names, *rows)]
-    return "".join(f"| {' | '.join(row)} |\n" for row in (escaped[0], rule, *escaped[1:]))
+    rule = ["---", *("---:" for _ in content.names[1:])]
+    head, *rows = [[as_text(cell) for cell in row] for row in (content.names, *content.rows)]
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, rule, *rows))
 
 
 def as_text(name: str) -> str:

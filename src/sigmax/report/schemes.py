@@ -1,104 +1,89 @@
-"""Rules in words: what a plan's description of a scheme says to a reader."""
+"""Schemes in words, from the plain data of a plan. What a scheme assumes is read from the registry of rules."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
-VOUCHED = "vouched for"  # by a user, and proved by nobody
+from sigmax.records.plan import IMPORTED
+from sigmax.rules.certificate import joined
+from sigmax.rules.registry import assumptions, parts_of
+
+_ELSEWHERE = ("scheme", "classes", "file", "radii")  # what other lines of a report say
 
 
 def scheme_text(rule: Mapping[str, Any]) -> str:
-    """The scheme and what it was told: 'dual, rule consensus, router sigma 1, experts 0.25 / 0.5 / 1'."""
-    if rule["scheme"] == "dual":
-        router = f"router sigma {rule['router']['sigma']:g}{_bound(rule['router'])}"
-        below = f"names or passes to {expert_names(rule)}" if names(rule) else f"experts {expert_names(rule)}"
-        return ", ".join(["dual", f"rule {rule['rule']}", router, below])
-    if rule["scheme"] == "multiscale":
-        return _cascade(rule)
-    if rule["scheme"] == "semi-elastic":
-        word = "proved" if rule["field"]["proved"] else VOUCHED
-        base = f", base {rule['field']['base']:g}" if "base" in rule["field"] else ""
-        rate = f"rate {rule['field']['rate']:g} {word}"
-        return f"semi-elastic, field {rule['field']['field']}{base}, {rate}, dim {rule['dim']}"
-    if rule["scheme"] == "memorized":
-        return (
-            f"memorized, sigma {rule['least']:g} to {rule['most']:g} by {rule['search']}, valid within its memory"
-        )
-    return ", ".join([str(rule["scheme"]), *_settings(rule)])
-
-
-def _cascade(rule: Mapping[str, Any]) -> str:
-    """'multiscale, sigmas 1 / 0.5 / 0.25, thresholds 0.5', and whether it is no certificate."""
-    marks = list(reversed(rule["thresholds"]))
-    shown = marks[:1] if len(set(marks)) == 1 else marks
-    words = [
-        "multiscale",
-        f"sigmas {' / '.join(f'{s:g}' for s in reversed(rule['sigmas']))}",
-        f"threshold{'s' if len(shown) > 1 else ''} {' / '.join(f'{t:g}' for t in shown)}",
-    ]
-    return ", ".join(words if is_sound(rule) else [*words, "released budget (not sound)"])
-
-
-def is_sound(rule: Mapping[str, Any]) -> bool:
-    """Whether the radii of a run with this rule are certificates, as far as its rule goes."""
-    return rule.get("budget", "sound") == "sound" and all(map(is_sound, rule.get("experts", ())))
-
-
-def soundness(rule: Mapping[str, Any]) -> str:
-    """What makes the radii of a rule certificates, in a few words for a table."""
-    if not is_sound(rule):
-        return "not sound"
-    if rule["scheme"] == "dual":  # no stronger than the word that an expert rests on
-        below = dict.fromkeys(map(soundness, rule["experts"]))
-        return "; ".join(["certified router", *(words for words in below if VOUCHED in words)])
-    if rule["scheme"] == "semi-elastic":
-        return "semi-elastic, rate proved" if rule["field"]["proved"] else f"semi-elastic, rate {VOUCHED}"
-    words = {
-        "smoothed": "constant noise",
-        "multiscale": "certified cascade",
-        "memorized": "within memory",
-        "lipschitz": f"Lipschitz constant, {VOUCHED}",
-        "imported": "claimed, not proved",
-    }
-    return words.get(str(rule["scheme"]), str(rule["scheme"]))
+    """The scheme and its settings: 'dual, rule consensus, router sigma 1, experts 0.25 / 0.5 / 1'."""
+    settings = (_setting(key, value) for key, value in rule.items() if key not in _ELSEWHERE)
+    return ", ".join([str(rule["scheme"]), *(setting for setting in settings if setting)])
 
 
 def in_words(rule: Mapping[str, Any]) -> str:
-    """The same with the noise of a smoothed classifier, where no other line tells it: 'smoothed, sigma 0.5'."""
-    return f"{rule['scheme']}, sigma {expert_name(rule)}" if "sigma" in rule else scheme_text(rule)
+    """The same in short: of a smoothed classifier its noise alone, 'smoothed, sigma 0.5'."""
+    return f"{rule['scheme']}, sigma {short_name(rule)}" if "sigma" in rule else scheme_text(rule)
 
 
-def names(rule: Mapping[str, Any]) -> bool:
-    """Whether it is a dual rule whose router names classes itself, and passes what it does not name."""
-    return rule["scheme"] == "dual" and len(rule.get("experts", ())) == 1
+def _setting(key: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return key if value else ""
+    if isinstance(value, Mapping) and "sigma" in value:
+        return f"{key} sigma {short_name(value)}"
+    if isinstance(value, Mapping) and "scheme" not in value:
+        return f"{key} " + " ".join(filter(None, (_setting(name, of) for name, of in value.items())))
+    several = isinstance(value, Sequence) and not isinstance(value, str)
+    return f"{key} {' / '.join(map(_short, value)) if several else _short(value)}"
 
 
-def expert_names(rule: Mapping[str, Any]) -> str:
-    """The experts of a dual rule, in the order of the routes: '0.25 / 0.5 / 1'."""
-    return " / ".join(expert_name(expert) for expert in rule["experts"])
+def _short(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return short_name(value)
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def expert_name(rule: Mapping[str, Any]) -> str:
-    """An expert in a word: its noise if it has one, else what it is."""
-    if rule["scheme"] == "dual":
-        own = f"{rule['router']['sigma']:g} / " if names(rule) else ""
-        return f"({rule['rule']} of {own}{expert_names(rule)})"
+def short_name(rule: Mapping[str, Any]) -> str:
+    """A part of a scheme in a word: its noise if it has one, else what it is."""
     if "sigma" in rule:
-        return f"{rule['sigma']:g}{_bound(rule)}"
-    return str(rule["scheme"])
+        return f"{rule['sigma']:g}" + (f" {rule['bound']}" if rule.get("bound", "one-sided") != "one-sided" else "")
+    return f"({scheme_text(rule)})" if parts_of(rule) else str(rule["scheme"])
+
+
+def _noise(rule: Mapping[str, Any]) -> str:
+    return f"sigma {short_name(rule)}" if "sigma" in rule else short_name(rule).strip("()")
+
+
+def assumed_by(rule: Mapping[str, Any]) -> list[str]:
+    """What the certificates of a run assume beyond the samples."""
+    if rule["scheme"] == IMPORTED:
+        return ["the log's own claims, which nothing proves"]
+    return list(assumptions(rule))
 
 
 def one_sided(rule: Mapping[str, Any]) -> bool:
-    """Whether the class's own share alone decides, so that it takes more than half of the votes."""
-    if rule["scheme"] == "dual":
-        return all(one_sided(expert) for expert in rule["experts"])
-    return str(rule.get("bound", "one-sided")) == "one-sided"
+    """Whether the class's own share alone decides, so that it takes more than half of the votes; a log is read so."""
+    if rule["scheme"] == IMPORTED:
+        return True
+    answering = (part.description for part in parts_of(rule) if not part.picks)
+    return all(map(one_sided, answering)) and str(rule.get("bound", "one-sided")) == "one-sided"
 
 
-def _bound(rule: Mapping[str, Any]) -> str:
-    return f" {rule['bound']}" if rule.get("bound", "one-sided") != "one-sided" else ""
+class VotingPart(NamedTuple):
+    """A part of a scheme by its path in records, and what its votes are for."""
+
+    path: str
+    routes: list[str] | None  # the parts that a router's votes choose between; None where votes are for classes
+    defers: bool  # whether a last column counts the votes for no class
 
 
-def _settings(rule: Mapping[str, Any]) -> list[str]:
-    """What the scheme was told besides its name and where a log came from; sigma has a line of its own."""
-    known = ("scheme", "sigma", "sigmas", "file", "radii")
-    return [f"{key} {value}" for key, value in rule.items() if key not in known]
+def voting_parts(rule: Mapping[str, Any], path: str = "") -> Iterator[VotingPart]:
+    """The scheme itself and every part of it, in their order."""
+    yield VotingPart(path, None, bool(rule.get("defers", False)))
+    parts = {part.name: part for part in parts_of(rule)}
+    for name, part in parts.items():
+        if part.picks:
+            routes = [f"{part_title(picked)} ({_noise(parts[picked].description)})" for picked in part.picks]
+            yield VotingPart(joined(path, name), routes, False)
+        else:
+            yield from voting_parts(part.description, joined(path, name))
+
+
+def part_title(part: str) -> str:
+    """A part as text: 'expert 1, level 0'; nothing for the whole scheme."""
+    return part.replace("/", ", ").replace("-", " ")

@@ -5,29 +5,29 @@
     digits = data.load("digits", "train")
     train.train_classifier(digits, architecture="small-cnn", sigma=0.25, out="digits-0.25.safetensors")
 
-A new method is a `Method` in a file of its own; the loop, the noise addresses and the exact resume are shared.
-Dual smoothing adds labels (how far each expert certifies each input), the router trained on them, fine-tuning of
-the experts under the routed noise, and a pipeline that does all of it from one file.
+A new method is a `Method` in a file of its own that registers it; the loop, the noise addresses and the exact resume
+are shared. Dual smoothing adds the router, trained on labels (`sigmax.jobs.label`), and fine-tuning of the experts
+under the routed noise; `sigmax.pipeline` does all of it from one file.
 """
 
 from sigmax.train.choose import Choice, choose_sigmas
 from sigmax.train.classifier import train_classifier
 from sigmax.train.denoiser import DENOISING, Denoising, train_denoiser
-from sigmax.train.field_noise import FieldNoise
-from sigmax.train.finetune import FINE_TUNING, Mixed, Routed, RoutedConsistency, fine_tune, routes_of
-from sigmax.train.gaussian import Gaussian, add_noise
-from sigmax.train.labels import Labels, make_labels, read_labels
-from sigmax.train.loop import fit
-from sigmax.train.method import Batch, Examples, Method, Score
-from sigmax.train.partial import Partial
-from sigmax.train.pipeline import Phase, Pipeline
-from sigmax.train.pipeline_config import PipelineConfig
-from sigmax.train.progress import EpochReport
-from sigmax.train.router import train_router
-from sigmax.train.router_loss import Router
-from sigmax.train.router_objective import Certified, Weighted
-from sigmax.train.router_presets import PRESETS, router_preset
-from sigmax.train.settings import Settings
+from sigmax.train.finetune import FINE_TUNING, fine_tune, routes_of
+from sigmax.train.loop.fit import fit
+from sigmax.train.loop.noisy import noisy_copies
+from sigmax.train.loop.partial import Partial
+from sigmax.train.loop.progress import EpochReport
+from sigmax.train.loop.settings import Settings
+from sigmax.train.methods.base import Batch, Examples, Method, Score
+from sigmax.train.methods.field_noise import FieldNoise
+from sigmax.train.methods.gaussian import Gaussian
+from sigmax.train.methods.registry import make_method, register
+from sigmax.train.methods.several_noises import Mixed, Routed, RoutedConsistency
+from sigmax.train.router.loss import Router
+from sigmax.train.router.objective import Certified, Weighted
+from sigmax.train.router.presets import PRESETS, router_preset
+from sigmax.train.router.train import train_router
 
 __all__ = [
     "DENOISING",
@@ -41,25 +41,21 @@ __all__ = [
     "Examples",
     "FieldNoise",
     "Gaussian",
-    "Labels",
     "Method",
     "Mixed",
     "Partial",
-    "Phase",
-    "Pipeline",
-    "PipelineConfig",
     "Routed",
     "RoutedConsistency",
     "Router",
     "Score",
     "Settings",
     "Weighted",
-    "add_noise",
     "choose_sigmas",
     "fine_tune",
     "fit",
-    "make_labels",
-    "read_labels",
+    "make_method",
+    "noisy_copies",
+    "register",
     "router_preset",
     "routes_of",
     "train_classifier",

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sigmax.certify.checks import is_number, is_whole
 from sigmax.errors import RequestError
-from sigmax.report.accuracy import checked_radii
-from sigmax.train.labels import Labels
+from sigmax.jobs.label.labels import Labels
+from sigmax.numbers import is_number, is_whole
+from sigmax.report.metrics.accuracy import checked_radii
 
 if TYPE_CHECKING:
     import pandas as pd

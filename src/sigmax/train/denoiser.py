@@ -1,6 +1,6 @@
 """Train a denoiser: from a data set to a checkpoint.
 
-# x clean pixels; sigma drawn anew for each image; D the denoiser, F a classifier that stays as it is
+# x clean pixels; sigma sampled again for each image; D the denoiser, F a classifier that stays as it is
 
     |D(x + sigma eps, sigma) - x|^2, a mean over pixels, + weight * cross-entropy(F(D(x + sigma eps, sigma)), F(x))
 
@@ -14,7 +14,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
@@ -22,16 +22,18 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from sigmax import models
+from sigmax.config.validation import Positive, Weight, about, options
 from sigmax.data import Dataset
 from sigmax.errors import RequestError
-from sigmax.models import Denoiser, Description
-from sigmax.train.loop import VALIDATION, seeded
-from sigmax.train.method import Batch, Examples, Method, Score
-from sigmax.train.network import images, told_of, train_network
-from sigmax.train.noisy import noisy_copies, uniform
-from sigmax.train.progress import OnEpoch, OnStep
-from sigmax.train.quick_check import IMAGES, refuse_other_kind, split
-from sigmax.train.settings import Settings
+from sigmax.models import Denoiser
+from sigmax.train.loop.fit import VALIDATION, seeded
+from sigmax.train.loop.held_out import divided, first
+from sigmax.train.loop.network import described, examples_of, images, sources_of, train_network
+from sigmax.train.loop.noisy import noisy_copies, uniform
+from sigmax.train.loop.progress import OnEpoch, OnStep
+from sigmax.train.loop.quick_check import IMAGES
+from sigmax.train.loop.settings import Settings
+from sigmax.train.methods.base import Batch, Method, Score
 
 DENOISING = Settings(  # suits the digits with a small network: about a minute on one CPU core
     epochs=60, batch=64, optimiser="adamw", lr=2e-3, weight_decay=0.01, schedule="one-cycle", clip=1.0, ema=0.99
@@ -39,7 +41,7 @@ DENOISING = Settings(  # suits the digits with a small network: about a minute o
 _TOGETHER = 256  # images checked at a time
 
 
-@dataclass(frozen=True)
+@options
 class Denoising(Method):
     """The loss above, with sigma uniform between `low` and `high`.
 
@@ -47,16 +49,14 @@ class Denoising(Method):
     """
 
     name: ClassVar[str] = "denoising"
-    low: float  # noise in pixels
-    high: float
-    weight: float = 0.0  # of the classifier's loss
+    low: Annotated[Positive, about("least noise, in pixels")]
+    high: Annotated[Positive, about("largest noise, in pixels")]
+    weight: Annotated[Weight, about("of the classifier's loss")] = 0.0
     classifier: nn.Module | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if not 0 < self.low <= self.high < math.inf:
-            raise RequestError(f"a denoiser's noise is 0 < low <= high, finite; got {self.low!r} to {self.high!r}")
-        if not 0 <= self.weight < math.inf:
-            raise RequestError(f"the weight of the classifier's loss must be at least 0, got {self.weight!r}")
+        if self.low > self.high:
+            raise RequestError(f"low: expected at most high={self.high:g}, got {self.low:g}")
         if (self.weight > 0) != (self.classifier is not None):
             raise RequestError(
                 f"the classifier's loss needs both a classifier and a weight above 0; got weight {self.weight:g} "
@@ -67,9 +67,9 @@ class Denoising(Method):
             object.__setattr__(self, "classifier", fixed)
 
     def plan(self) -> dict[str, Any]:
-        """The classifier is told by its fingerprint: what it computes counts, not where it lay."""
-        told = {"name": self.name, "low": self.low, "high": self.high, "weight": self.weight}
-        return {**told, "classifier": self.classifier and models.fingerprint(self.classifier)}
+        """The classifier stands there by its fingerprint: what it computes counts, not where it lies."""
+        own = {"name": self.name, "low": self.low, "high": self.high, "weight": self.weight}
+        return {**own, "classifier": self.classifier and models.fingerprint(self.classifier)}
 
     def score(self, model: nn.Module, batch: Batch) -> Score:
         """The mean loss of one noisy copy of each image."""
@@ -112,8 +112,7 @@ class NoiseCheck:
 
     def _error(self, model: nn.Module, sigma: float, generator: torch.Generator) -> float:
         total = 0.0
-        for first in range(0, len(self.pixels), _TOGETHER):
-            clean = self.pixels[first : first + _TOGETHER]
+        for clean in torch.split(self.pixels, _TOGETHER):
             denoised = model(noisy_copies(clean, sigma, 1, generator), sigma).clamp(0, 1)
             total += float(((denoised - clean) ** 2).sum())
         return total / self.pixels.numel()
@@ -145,61 +144,30 @@ def train_denoiser(
     low, high = (float(sigma) for sigma in sigmas)
     method = Denoising(low, high, weight=float(weight), classifier=classifier)
     _check_classifier(classifier, dataset)
-    taught, held, kept_out = _divided(dataset, validation, settings.seed)
-    if start is not None:
-        architecture, options = start.description.architecture, start.description.options
-        _check_start(start, dataset)
-
-    def examples(device: torch.device) -> Examples:
-        return Examples(images(taught, device), torch.tensor(taught.labels, device=device))
-
-    watched = None if held is None else images(held, settings.torch_device())
+    division = divided(dataset, validation, settings.seed)
+    check = None
+    if division.held_out is not None:
+        watched = images(first(division.held_out, IMAGES), settings.torch_device())
+        check = NoiseCheck(watched, (low, (low + high) / 2, high), settings.seed)
     return train_network(
-        Description(
-            architecture=architecture, options=options or {}, classes=0, input_shape=dataset.shape, sigma=None
-        ),
+        described(dataset, start, architecture=architecture, options=options, classes=0, sigma=None),
         method,
-        examples,
+        examples_of(division.training, np.zeros(len(division.training), np.int64)),
         settings,
         out=Path(out),
-        made_from={
-            "data": told_of(dataset),
-            **kept_out,
-            **({"start": models.fingerprint(start)} if start is not None else {}),
-        },
+        sources={**sources_of(dataset, start=start), **division.plan},
         notes={"sigmas": [low, high]},
         start=start,
-        validate=None if watched is None else NoiseCheck(watched, (low, (low + high) / 2, high), settings.seed),
+        validate=check,
         on_epoch=on_epoch,
         on_step=on_step,
     )
 
 
-def _divided(
-    dataset: Dataset, validation: float | Dataset, seed: int
-) -> tuple[Dataset, Dataset | None, dict[str, Any]]:
-    """The images to train on, those to check on if any, and what a plan says of them: looking changes nothing."""
-    if isinstance(validation, Dataset):
-        refuse_other_kind(validation, dataset)
-        return dataset, validation.take(np.arange(min(IMAGES, len(validation)))), {}
-    if validation == 0:
-        return dataset, None, {}
-    held, taught = split(len(dataset), validation, seed)
-    return dataset.take(taught), dataset.take(held[:IMAGES]), {"validation": float(validation)}
-
-
-def _check_start(start: Denoiser, dataset: Dataset) -> None:
-    if start.description.input_shape != dataset.shape:
-        raise RequestError(
-            f"the denoiser to begin with is for images of shape {start.description.input_shape}, and these are "
-            f"{dataset.shape}; begin with another, or with none"
-        )
-
-
 def _check_classifier(classifier: nn.Module | None, dataset: Dataset) -> None:
-    told = models.describe(classifier)
-    if told is not None and (told.denoises or told.input_shape != dataset.shape):
+    described = models.describe(classifier)
+    if described is not None and (described.denoises or described.input_shape != dataset.shape):
         raise RequestError(
-            f"the classifier is {told.architecture!r} for images of shape {told.input_shape} and {told.classes} "
-            f"classes; for these images, {dataset.shape}, another is needed"
+            f"the classifier is {described.architecture!r} for images of shape {described.input_shape} and "
+            f"{described.classes} classes; for these images, {dataset.shape}, another is needed"
         )

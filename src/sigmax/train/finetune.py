@@ -10,100 +10,41 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
-from torch.nn import functional
 
 from sigmax import models
-from sigmax.certify.checks import is_whole
-from sigmax.certify.dual import Dual
-from sigmax.certify.dual_rule import DualRule
-from sigmax.certify.scheme import Scheme
-from sigmax.certify.smoothed import Smoothed
-from sigmax.certify.smoothed_rule import SmoothedRule
 from sigmax.data import Dataset
 from sigmax.errors import RequestError
 from sigmax.files import written_whole
 from sigmax.models import Classifier, Denoised
-from sigmax.noise.draws import check_word
-from sigmax.records.certificate import leading
-from sigmax.system.folder import fingerprint
-from sigmax.train.behind import answers, classifier_of, denoiser_of
-from sigmax.train.consistency import fit, unsteadiness
-from sigmax.train.method import Batch, Examples, Method, Score
-from sigmax.train.network import images, told_of, told_of_denoiser, train_network
-from sigmax.train.noise_attack import in_full
-from sigmax.train.noisy import by_copy, noisy_copies, uniform
-from sigmax.train.partial import refuse_other_plan
-from sigmax.train.progress import OnStep
-from sigmax.train.settings import Settings
+from sigmax.noise.addressed import check_uint64
+from sigmax.numbers import is_whole
+from sigmax.progress import counting_on, shown
+from sigmax.request import refuse_other
+from sigmax.rules.certificate import leading
+from sigmax.rules.smoothed import SmoothedRule
+from sigmax.schemes.dual import Dual
+from sigmax.schemes.scheme import Scheme
+from sigmax.schemes.smoothed import Smoothed
+from sigmax.systems.folder import fingerprint
+from sigmax.train.denoised import classifier_of, denoiser_of
+from sigmax.train.loop.network import examples_of, sources_of, train_network
+from sigmax.train.loop.progress import OnStep
+from sigmax.train.loop.settings import Settings
+from sigmax.train.methods.several_noises import Routed, RoutedConsistency
 
 FINE_TUNING = Settings(  # the paper's, on CIFAR-10; it names no schedule
     epochs=15, batch=128, optimiser="adamw", lr=2e-5, weight_decay=0.01, schedule="constant"
 )
 ROUTED_TOGETHER = 256  # inputs a call of the router
-FEWEST_VOTES = 2  # a prediction, which is where the votes come from, asks for no fewer
+FEWEST_VOTES = 2  # a prediction, where the votes come from, needs as many
 ROUTES = "routes.json"
 Routes = NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class Routed(Method):
-    """Cross-entropy on inputs with the noise of their route. Targets are (class, route), (n, 2)."""
-
-    name: ClassVar[str] = "routed"
-    sigmas: tuple[float, ...]  # noise of each route, in pixels
-
-    def score(self, model: nn.Module, batch: Batch) -> Score:
-        """The mean cross-entropy of one noisy copy of each input."""
-        classes, routes = batch.targets.unbind(dim=1)
-        sigma = batch.pixels.new_tensor(self.sigmas)[routes]
-        return scored(model, noisy_copies(batch.pixels, sigma, 1, batch.generator), sigma, classes)
-
-
-@dataclass(frozen=True)
-class RoutedConsistency(Routed):
-    """The loss of `Consistency` on inputs with the noise of their route, two noisy copies of each."""
-
-    name: ClassVar[str] = "routed-consistency"
-    consistency: float = 10.0  # weight of the copies' disagreement
-    entropy: float = 0.5  # weight of the entropy of their mean
-    copies: int = field(default=2, init=False)
-
-    def score(self, model: nn.Module, batch: Batch) -> Score:
-        """The mean loss of the batch; right is a noisy copy of the true class."""
-        classes, routes = batch.targets.unbind(dim=1)
-        sigma = batch.pixels.new_tensor(self.sigmas)[routes]
-        noisy = noisy_copies(batch.pixels, sigma, self.copies, batch.generator)
-        log_f = in_full(by_copy(answers(model, noisy, sigma.repeat(self.copies)), self.copies)).log_softmax(dim=2)
-        losses = fit(log_f, classes) + unsteadiness(log_f, consistency=self.consistency, entropy=self.entropy)
-        return Score(losses.mean(), (log_f.argmax(dim=2) == classes).float().mean())
-
-
-@dataclass(frozen=True)
-class Mixed(Method):
-    """Cross-entropy on inputs with noise of a random one of several sigmas: one network for all of them."""
-
-    name: ClassVar[str] = "mixed"
-    sigmas: tuple[float, ...]  # in pixels
-
-    def score(self, model: nn.Module, batch: Batch) -> Score:
-        """The mean cross-entropy of one noisy copy of each input."""
-        which = (uniform(batch.pixels, batch.generator) * len(self.sigmas)).long()
-        sigma = batch.pixels.new_tensor(self.sigmas)[which]
-        return scored(model, noisy_copies(batch.pixels, sigma, 1, batch.generator), sigma, batch.targets)
-
-
-def scored(model: nn.Module, noisy: Tensor, sigma: Tensor, classes: Tensor) -> Score:
-    """Cross-entropy and the share of right answers."""
-    logits = answers(model, noisy, sigma)
-    return Score(functional.cross_entropy(logits, classes), (logits.argmax(dim=1) == classes).float().mean())
 
 
 def fine_tune(
@@ -123,10 +64,10 @@ def fine_tune(
 
     What is wrong with the request is said before anything is computed. `n` votes decide each input's route. The
     routes and the new networks, one file for each network of the experts, are kept in `folder`: a call that was cut
-    short goes on when repeated and ends with the same weights, a finished one returns at once, and what another
-    request made is never overwritten. Of experts that denoise first the classifier is fine-tuned, on denoised
+    short goes on when repeated and ends with the same weights, a finished one returns at once, and files of another
+    request are never overwritten. Of experts that denoise first the classifier is fine-tuned, on denoised
     images, and the denoiser stays. Experts whose route no input takes stay as they are. Before the training
-    `on_routes` is told how many inputs each route got, and `on_warning` of those that got none.
+    `on_routes` gets the number of inputs of each route, and `on_warning` a warning for every route without any.
 
     `consistency` is the weight of agreement between two noisy copies of an input, as in the method of that name; a
     step's batch then holds two copies each of half as many inputs.
@@ -134,41 +75,53 @@ def fine_tune(
     settings, folder = settings or FINE_TUNING, Path(folder)
     groups = shared_networks(dual.experts)
     method = _method(tuple(expert.rule.largest_noise for expert in dual.experts), consistency)
-    together = method.images(settings.batch)
     _check(dual, dataset, settings, folder, n)
-    made_from = {
-        "data": told_of(dataset),
-        "router": {"system": fingerprint(dual.router), "votes": int(n), "seed": check_word("seed", seed)},
+    sources = {
+        **sources_of(dataset),
+        "router": {"system": fingerprint(dual.router), "votes": int(n), "seed": check_uint64("seed", seed)},
     }
-    routes = _kept_routes(folder / ROUTES, dual.router, dataset, made_from)
+    routes = _kept_routes(folder / ROUTES, dual.router, dataset, sources)
+    _tell_routes(dual, groups, routes, on_routes, on_warning)
+    # Which inputs go where depends on a machine's last bits: the networks' plans hold on to it.
+    sources["routes"] = hashlib.sha256(routes.astype("<i8").tobytes()).hexdigest()[:32]
+    taken = {first: np.flatnonzero(np.isin(routes, group)) for first, group in groups.items()}
+    together = method.images(settings.batch)
+    steps = {first: settings.epochs * math.ceil(len(inputs) / together) for first, inputs in taken.items()}
+    experts, before = list(dual.experts), 0
+    with shown(on_step, f"finetune {folder.name}") as advance:
+        for first, group in groups.items():
+            if not len(taken[first]):
+                continue
+            network = _tune(
+                [dual.experts[j] for j in group],
+                method,
+                dataset.take(taken[first]),
+                routes[taken[first]],
+                settings,
+                out=folder / f"expert-{first}.safetensors",
+                sources={**sources, "of_routes": group},
+                on_step=counting_on(advance, before, sum(steps.values())),
+            )
+            for j in group:
+                experts[j] = _over(network, dual.experts[j])
+            before += steps[first]
+    return Dual(dual.router, experts, rule=dual.combination)
+
+
+def _tell_routes(
+    dual: Dual,
+    groups: Mapping[int, Sequence[int]],
+    routes: Routes,
+    on_routes: Callable[[list[int]], None] | None,
+    on_warning: Callable[[str], None] | None,
+) -> None:
+    """Report how many inputs take each route, and warn of routes that none takes."""
     counts = np.bincount(routes, minlength=len(dual.experts)).tolist()
     if on_routes is not None:
         on_routes(counts)
     if on_warning is not None:
         for warning in _empty_routes(dual.experts, groups, counts):
             on_warning(warning)
-    # Which inputs go where was decided by a machine's last bits: the networks' plans hold on to it.
-    made_from["routes"] = hashlib.sha256(routes.astype("<i8").tobytes()).hexdigest()[:32]
-    taken = {first: np.flatnonzero(np.isin(routes, group)) for first, group in groups.items()}
-    steps = {first: settings.epochs * math.ceil(len(inputs) / together) for first, inputs in taken.items()}
-    experts, before = list(dual.experts), 0
-    for first, group in groups.items():
-        if not len(taken[first]):
-            continue
-        network = _tune(
-            [dual.experts[j] for j in group],
-            method,
-            dataset.take(taken[first]),
-            routes[taken[first]],
-            settings,
-            out=folder / f"expert-{first}.safetensors",
-            made_from={**made_from, "of_routes": group},
-            on_step=_shifted(on_step, before, sum(steps.values())),
-        )
-        for j in group:
-            experts[j] = _over(network, dual.experts[j])
-        before += steps[first]
-    return Dual(dual.router, experts, rule=dual.combination)
 
 
 def check_tuning(settings: Settings, consistency: float) -> None:
@@ -177,31 +130,23 @@ def check_tuning(settings: Settings, consistency: float) -> None:
 
 
 def _method(sigmas: tuple[float, ...], consistency: float) -> Routed:
-    if not 0 <= consistency < math.inf:
-        raise RequestError(
-            f"consistency must be at least 0 and finite, got {consistency!r}; 0 is cross-entropy alone"
-        )
     return RoutedConsistency(sigmas, consistency=float(consistency)) if consistency else Routed(sigmas)
 
 
 def _empty_routes(
     experts: Sequence[Scheme], groups: Mapping[int, Sequence[int]], counts: Sequence[int]
 ) -> Iterator[str]:
-    """What it means for each route that no input takes."""
-    for group in groups.values():
-        for j in group:
-            if not counts[j]:
-                shared = any(counts[other] for other in group)
-                yield f"no image took the route to expert {j} (sigma {experts[j].rule.largest_noise:g}): " + (
-                    "the shared network was not trained at that noise, and may get worse there"
-                    if shared
-                    else "that expert was not fine-tuned"
-                )
+    """A warning for each route that no input takes."""
+    for j, shared in ((j, group) for group in groups.values() for j in group if not counts[j]):
+        yield f"no image took the route to expert {j} (sigma {experts[j].rule.largest_noise:g}): " + (
+            "the shared network was not trained at that noise, and may get worse there"
+            if any(counts[other] for other in shared)
+            else "that expert was not fine-tuned"
+        )
 
 
 def routes_of(router: Smoothed, dataset: Dataset, *, n: int = 100, seed: int = 0) -> Routes:
     """(N,) which route most of `n` votes take, for every input."""
-    check_votes(n)
     found: list[int] = []
     for first in range(0, len(dataset), ROUTED_TOGETHER):
         part = range(first, min(first + ROUTED_TOGETHER, len(dataset)))
@@ -209,12 +154,6 @@ def routes_of(router: Smoothed, dataset: Dataset, *, n: int = 100, seed: int = 0
         votes = router.predict(dataset.pixels(part), n=n, alpha=0.5, seed=seed, ids=part)
         found += [leading(vote.stages[0].counts)[0] for vote in votes]
     return np.array(found, dtype=np.int64)
-
-
-def check_votes(n: int, name: str = "n") -> None:
-    """Raise unless so many votes can decide a route."""
-    if not is_whole(n) or n < FEWEST_VOTES:
-        raise RequestError(f"{name} must be a whole number of votes, at least {FEWEST_VOTES}; got {n!r}")
 
 
 def shared_networks(experts: Sequence[Scheme]) -> dict[int, list[int]]:
@@ -238,17 +177,13 @@ def shared_networks(experts: Sequence[Scheme]) -> dict[int, list[int]]:
 
 
 def _check(dual: Dual, dataset: Dataset, settings: Settings, folder: Path, n: int) -> None:
-    check_votes(n)
+    if not is_whole(n) or n < FEWEST_VOTES:
+        raise RequestError(f"n: expected a whole number of at least {FEWEST_VOTES} votes, got {n!r}")
     settings.torch_device()
-    assert isinstance(dual.rule, DualRule)
-    if dual.rule.names:
-        raise RequestError(
-            "this router names classes itself and has one expert, so there are no routes to fine-tune experts for; "
-            "train its networks with sigmax train classifier and build the system anew"
-        )
+    dataset.needed_labels("fine-tuning")
     if dual.classes != len(dataset.classes):
         raise RequestError(
-            f"the system tells {dual.classes} classes apart, but {dataset.name} has {len(dataset.classes)}; "
+            f"the system has {dual.classes} classes, and {dataset.name} has {len(dataset.classes)}; "
             "fine-tune on the data the experts were trained for"
         )
     dual.check(dataset.pixels([0]))
@@ -258,13 +193,13 @@ def _check(dual: Dual, dataset: Dataset, settings: Settings, folder: Path, n: in
         raise RequestError(f"the folder {folder} cannot be made ({error.strerror}); choose another") from error
 
 
-def _kept_routes(path: Path, router: Smoothed, dataset: Dataset, made_from: dict[str, Any]) -> Routes:
+def _kept_routes(path: Path, router: Smoothed, dataset: Dataset, sources: dict[str, Any]) -> Routes:
     """The routes in the file, or found now and kept there; those of another request are refused."""
     if not path.exists():
-        asked: dict[str, int] = made_from["router"]
+        asked: dict[str, int] = sources["router"]
         routes = routes_of(router, dataset, n=asked["votes"], seed=asked["seed"])
         with written_whole(path) as draft:
-            draft.write_text(json.dumps({**made_from, "routes": routes.tolist()}))
+            draft.write_text(json.dumps({**sources, "routes": routes.tolist()}))
         return routes
     try:
         kept = json.loads(path.read_text())
@@ -272,7 +207,7 @@ def _kept_routes(path: Path, router: Smoothed, dataset: Dataset, made_from: dict
         whole = routes.shape == (len(dataset),) and bool(((routes >= 0) & (routes < router.classes)).all())
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise RequestError(f"{path} is damaged ({error!r}); delete it to route the inputs again") from error
-    refuse_other_plan(kept, made_from, f"{path} holds the routes of another request")
+    refuse_other(kept, sources, f"{path} holds the routes of another request")
     if not whole:
         raise RequestError(f"{path} is damaged (not a route an input); delete it to route the inputs again")
     return routes
@@ -286,28 +221,24 @@ def _tune(
     settings: Settings,
     *,
     out: Path,
-    made_from: dict[str, Any],
-    on_step: OnStep | None,
+    sources: dict[str, Any],
+    on_step: OnStep,
 ) -> Classifier:
     """The network that the experts share, trained on the inputs of their routes."""
     start, denoiser = classifier_of(experts[0]), denoiser_of(experts[0])
     assert isinstance(start, Classifier)
     noises = {expert.rule.largest_noise for expert in experts}
 
-    def examples(device: torch.device) -> Examples:
-        targets = np.stack([dataset.labels, routes], axis=1)
-        return Examples(images(dataset, device), torch.from_numpy(targets).to(device))
-
     path = train_network(
         replace(start.description, sigma=noises.pop() if len(noises) == 1 else None),
         method,
-        examples,
+        examples_of(dataset, np.stack([dataset.needed_labels("fine-tuning"), routes], axis=1)),
         settings,
         out=out,
-        made_from={**made_from, "start": models.fingerprint(start), **told_of_denoiser(denoiser)},
+        sources={**sources_of(dataset, start=start, denoiser=denoiser), **sources},
         notes={"class_names": dataset.classes},
         start=start,
-        behind=denoiser,
+        denoiser=denoiser,
         on_step=on_step,
     )
     return models.load(path)[0]
@@ -329,8 +260,3 @@ def _over(network: Classifier, expert: Scheme) -> Smoothed:
         compile=voter.compile,
         domain=expert.domain,
     )
-
-
-def _shifted(on_step: OnStep | None, before: int, total: int) -> OnStep | None:
-    """The same callback, counting on from the networks before."""
-    return on_step and (lambda done, _: on_step(before + done, total))

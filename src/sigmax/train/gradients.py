@@ -18,23 +18,23 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from sigmax.certify.smoothed import Smoothed
 from sigmax.data import Dataset
 from sigmax.errors import RequestError, RunError
-from sigmax.train.loop import seeded
-from sigmax.train.method import Batch, Method
+from sigmax.schemes.smoothed import Smoothed
+from sigmax.train.loop.fit import seeded
+from sigmax.train.methods.base import Batch, Method
 
 if TYPE_CHECKING:
     import pandas as pd
 
 LAST_EPOCH = 1_000_000  # past every warm-up
-GRADIENT = 3  # with the seed and an input's index: where the method's own noise is drawn
+GRADIENT = 3  # with the seed and an input's index: where the method's own noise is sampled
 VOTED_TOGETHER = 256  # inputs a call of the smoothed classifier
 OnInput = Callable[[int, int], None]  # inputs done, inputs in all
 
 
 @dataclass(frozen=True)
-class Group:
+class GradientGroup:
     """The gradients of some inputs."""
 
     inputs: int
@@ -51,16 +51,16 @@ class GradientShares:
     p_a: NDArray[np.float64]
     norms: NDArray[np.float64]
     sigma: float  # of the votes
-    draws: int  # votes an input
+    samples: int  # votes an input
     method: Mapping[str, Any] = field(default_factory=dict)  # the method's plan
 
     @property
-    def easy(self) -> Group:
+    def easy(self) -> GradientGroup:
         """Inputs with p_A above 1/2."""
         return self._group(self.p_a > 0.5)
 
     @property
-    def hard(self) -> Group:
+    def hard(self) -> GradientGroup:
         """Inputs with p_A below 1/2."""
         return self._group(self.p_a < 0.5)
 
@@ -77,25 +77,9 @@ class GradientShares:
         columns = {"index": self.indices, "label": self.labels, "p_a": self.p_a, "kind": kind, "norm": self.norms}
         return pd.DataFrame(columns)
 
-    def summary(self) -> dict[str, Any]:
-        """The row of the paper's table, with sizes and shares of the groups, in plain values."""
-        easy, hard = self.easy, self.hard
-        return {
-            "method": self.method.get("name"),
-            "sigma": self.sigma,
-            "inputs": len(self.norms),
-            "easy_inputs": easy.inputs,
-            "hard_inputs": hard.inputs,
-            "easy_norm": easy.mean_norm,
-            "hard_norm": hard.mean_norm,
-            "easy_over_hard": self.ratio,
-            "easy_share": easy.share,
-            "hard_share": hard.share,
-        }
-
-    def _group(self, members: NDArray[np.bool_]) -> Group:
+    def _group(self, members: NDArray[np.bool_]) -> GradientGroup:
         count, total, everything = int(members.sum()), float(self.norms[members].sum()), float(self.norms.sum())
-        return Group(count, total / count if count else float("nan"), total / everything if everything else 0.0)
+        return GradientGroup(count, total / count if count else float("nan"), total / everything if everything else 0.0)
 
 
 def gradient_shares(
@@ -104,7 +88,7 @@ def gradient_shares(
     dataset: Dataset,
     *,
     sigma: float,
-    draws: int = 100,
+    samples: int = 100,
     indices: Sequence[int] | None = None,
     epoch: int = LAST_EPOCH,
     seed: int = 0,
@@ -113,24 +97,23 @@ def gradient_shares(
 ) -> GradientShares:
     """p_A and gradient norm of the inputs at `indices`, by default all, for any model and method.
 
-    p_A is of `draws` votes under noise `sigma`, with the addresses certification would use. The gradient is of
+    p_A is of `samples` votes under noise `sigma`, with the addresses certification would use. The gradient is of
     the loss that the method gives the input by itself, without augmentation, the model in eval mode and left so,
     in the parameters that are trained. `epoch`, from 0: what the method does there; by default past all warm-ups.
     An input's numbers depend on its index and the seed, not on the other inputs.
 
-    Costs `draws` forward passes an input, and one step of the method at a time: a batch of one image and its
-    copies, since methods attack, sort and draw in ways that cannot be batched without mixing gradients.
+    Costs `samples` forward passes an input, and one step of the method at a time: a batch of one image and its
+    copies, since methods attack, sort and sample in ways that cannot be batched without mixing gradients.
     `device`: where to compute; by default where the model is.
     """
+    labels = dataset.needed_labels("measuring gradients by p_A")
     chosen = np.arange(len(dataset)) if indices is None else np.asarray(indices, dtype=np.int64)
     if chosen.size == 0:
         raise RequestError("gradient shares need at least one input, got none")
     parameters = [parameter for parameter in model.to(device).eval().parameters() if parameter.requires_grad]
     if not parameters:
-        raise RequestError(
-            "no parameter of the model is trained (requires_grad), so there is no gradient to measure"
-        )
-    p_a = true_share(model, dataset, chosen, sigma=sigma, draws=draws, seed=seed)
+        raise RequestError("no parameter of the model is trained (requires_grad), so there is no gradient to measure")
+    p_a = true_share(model, dataset, chosen, sigma=sigma, samples=samples, seed=seed)
     norms = np.empty(len(chosen))
     for done, index in enumerate(chosen.tolist()):
         norms[done] = _norm(model, method, dataset, index, parameters, epoch=epoch, seed=seed)
@@ -141,21 +124,22 @@ def gradient_shares(
         raise RunError(
             f"the gradient of {len(wrong)} inputs, first of number {wrong[0]}, is not finite; check the weights"
         )
-    return GradientShares(chosen, dataset.labels[chosen], p_a, norms, float(sigma), draws, method.plan())
+    return GradientShares(chosen, labels[chosen], p_a, norms, float(sigma), samples, method.plan())
 
 
 def true_share(
-    model: nn.Module, dataset: Dataset, indices: NDArray[np.int64], *, sigma: float, draws: int, seed: int
+    model: nn.Module, dataset: Dataset, indices: NDArray[np.int64], *, sigma: float, samples: int, seed: int
 ) -> NDArray[np.float64]:
-    """p_A: the share of `draws` noisy votes for the true class, of each input."""
+    """p_A: the share of `samples` noisy votes for the true class, of each input."""
     smoothed = Smoothed(model, sigma=sigma, classes=len(dataset.classes))
+    labels = dataset.needed_labels("p_A")
     shares: list[float] = []
     for first in range(0, len(indices), VOTED_TOGETHER):
         part = indices[first : first + VOTED_TOGETHER].tolist()
         # The counts are asked for, not whether they show a class to lead: any alpha will do.
-        votes = smoothed.predict(dataset.pixels(part), n=draws, alpha=0.5, seed=seed, ids=part)
+        votes = smoothed.predict(dataset.pixels(part), n=samples, alpha=0.5, seed=seed, ids=part)
         counts = (vote.stages[0].counts for vote in votes)
-        shares += [found[label] / draws for found, label in zip(counts, dataset.labels[part].tolist(), strict=True)]
+        shares += [found[label] / samples for found, label in zip(counts, labels[part].tolist(), strict=True)]
     return np.array(shares)
 
 
@@ -171,7 +155,7 @@ def _norm(
 ) -> float:
     device = parameters[0].device
     pixels = torch.from_numpy(dataset.pixels([index])).to(device)
-    targets = torch.tensor(dataset.labels[[index]], device=device)
+    targets = torch.tensor(dataset.needed_labels("training")[[index]], device=device)
     with seeded(seed, index, GRADIENT, device=device) as generator, torch.enable_grad():
         batch = Batch(pixels, targets, torch.tensor([index], device=device), epoch, generator)
         loss = method.score(model, batch).loss

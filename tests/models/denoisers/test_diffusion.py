@@ -10,10 +10,11 @@ import sigmax as sx
 from sigmax import models
 from sigmax.errors import RequestError
 from sigmax.models.denoisers import Diffusion, Schedule, from_diffusers, wrap
+from sigmax.models.denoisers.schedule import moments
 
 
 class Oracle(nn.Module):
-    """A UNet that was told the clean images, and so predicts without error; it notes what it was asked."""
+    """A UNet that was given the clean images, and so predicts without error; it notes what it was asked."""
 
     def __init__(self, clean, schedule, prediction):
         super().__init__()
@@ -35,10 +36,11 @@ class Oracle(nn.Module):
 def test_a_perfect_prediction_gives_the_clean_image_back(prediction, schedule, sigma):
     clean = torch.rand(2, 3, 4, 4, dtype=torch.float64)
     noisy = clean + torch.randn_like(clean) * (sigma if isinstance(sigma, float) else sigma.reshape(-1, 1, 1, 1))
+    level = torch.as_tensor(sigma, dtype=torch.float64).reshape(-1)
     unet = Oracle(clean, schedule, prediction)
     found = Diffusion(unet, schedule, prediction=prediction)(noisy, sigma)
     torch.testing.assert_close(found, clean, rtol=1e-9, atol=1e-9)
-    assert unet.asked.tolist() == torch.as_tensor(schedule.at(sigma).timestep).reshape(-1).tolist()
+    assert unet.asked.tolist() == moments(torch.from_numpy(schedule.alphas_bar), level).timestep.tolist()
 
 
 def test_what_is_no_weight_shows_in_its_print():
@@ -91,10 +93,10 @@ def folder(request, diffusers, tmp_path):
 
 def test_a_folder_of_diffusers_is_read(folder, diffusers):
     denoiser = from_diffusers(folder)
-    told = denoiser.description
-    assert told.input_shape == (1, 8, 8)
-    assert told.options["prediction"] == "v_prediction"
-    assert told.options["schedule"] == Schedule("cosine", 1000).told()
+    description = denoiser.description
+    assert description.input_shape == (1, 8, 8)
+    assert description.options["prediction"] == "v_prediction"
+    assert description.options["schedule"] == Schedule("cosine", 1000).describe()
     noisy = torch.rand(2, 1, 8, 8)
     expected = Diffusion(unet(diffusers).eval(), Schedule("cosine", 1000), prediction="v_prediction")
     with torch.no_grad():
@@ -142,11 +144,11 @@ def test_a_bare_unet_is_refused_with_the_way(diffusers):
 
 def test_folders_that_cannot_be_used_say_why(folder, tmp_path):
     config = next(path for path in (folder / "unet/config.json", folder / "config.json") if path.exists())
-    told = json.loads(config.read_text())
-    config.write_text(json.dumps({**told, "_class_name": "UNet2DConditionModel"}))
+    description = json.loads(config.read_text())
+    config.write_text(json.dumps({**description, "_class_name": "UNet2DConditionModel"}))
     with pytest.raises(RequestError, match="holds a UNet2DConditionModel"):
         from_diffusers(folder)
-    config.write_text(json.dumps({**told, "block_out_channels": [16, 16]}))
+    config.write_text(json.dumps({**description, "block_out_channels": [16, 16]}))
     with pytest.raises(RequestError, match="cannot be read|do not fit"):
         from_diffusers(folder)
     empty = tmp_path / "empty"

@@ -44,11 +44,11 @@ def test_it_computes_what_the_original_does(fixtures, name):
 @pytest.mark.parametrize("name", FULL)
 def test_every_tensor_of_the_public_checkpoints_has_its_place(fixtures, name):
     preset, parameters = FULL[name]
-    told = json.loads((fixtures / f"{name}-full-keys.json").read_text())
-    stored = {key: torch.empty(shape, device="meta") for key, shape in told["tensors"].items()}
+    listed = json.loads((fixtures / f"{name}-full-keys.json").read_text())
+    stored = {key: torch.empty(shape, device="meta") for key, shape in listed["tensors"].items()}
     config = unet_config(stored, PUBLIC[preset], source=name)
     tensors = converted(stored, config, source=name)  # refuses what is left over, lacking or of another shape
-    assert sum(tensor.numel() for tensor in tensors.values()) == told["parameters"] == parameters
+    assert sum(tensor.numel() for tensor in tensors.values()) == listed["parameters"] == parameters
     # Each of the attention's three-in-one tensors became three.
     assert len(tensors) == len(stored) + 2 * sum(".qkv." in key for key in stored)
 
@@ -93,7 +93,7 @@ def changed(fixtures, tmp_path, change):
         (lambda t: t.pop("middle_block.0.out_layers.0.bias"), "the file lacks mid_block.resnets.0.norm2.bias"),
         (lambda t: t.update({"encoder.0.weight": torch.zeros(1)}), "no place for encoder.0.weight"),
         (lambda t: t.update({"out.2.bias": torch.zeros(5)}), r"conv_out.bias \(5,\) instead of \(6,\)"),
-        (lambda t: t.update({"label_emb.weight": torch.zeros(5)}), "told the class"),
+        (lambda t: t.update({"label_emb.weight": torch.zeros(5)}), "needs the class"),
         (lambda t: t.pop("output_blocks.1.2.conv.weight") + t.pop("output_blocks.1.2.conv.bias").sum(), "enlarge"),
         (lambda t: t.update({"out.2.bias": torch.full((6,), torch.nan)}), "NaN"),
     ],

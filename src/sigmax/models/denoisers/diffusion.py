@@ -15,11 +15,11 @@ import torch
 from torch import Tensor, nn
 
 from sigmax.errors import RequestError
+from sigmax.models.architectures.unet import column
+from sigmax.models.checkpoints.description import Description
 from sigmax.models.denoiser import Denoiser
 from sigmax.models.denoisers.schedule import Schedule, moments
-from sigmax.models.description import Description
 from sigmax.models.optional import fetched, needs
-from sigmax.models.unet_blocks import column
 
 PREDICTIONS = ("epsilon", "sample", "v_prediction")
 _PRIVATE = "_"  # what diffusers adds to a config about itself begins so
@@ -55,8 +55,7 @@ class Diffusion(nn.Module):
         if self._may_be_outside(sigma):
             self.schedule.check(sigma)
         level = torch.as_tensor(sigma, dtype=torch.float64, device=noisy.device).reshape(-1)
-        found = moments(self._table.view(torch.float64), level)
-        timestep, signal, noise = (torch.as_tensor(value).to(noisy.dtype) for value in found)
+        timestep, signal, noise = (one.to(noisy.dtype) for one in moments(self._table.view(torch.float64), level))
         image = column(signal) * (2 * noisy - 1)
         said = self.unet(image, timestep * self.timestep_scale, return_dict=False)[0][:, : noisy.shape[1]]
         return (self._clean(image, said, column(signal), column(noise)) + 1) / 2
@@ -93,9 +92,7 @@ def build(
     return Diffusion(unet, Schedule(**schedule), prediction=prediction, timestep_scale=timestep_scale)
 
 
-def wrap(
-    unet: nn.Module, schedule: Schedule, *, prediction: str = "epsilon", timestep_scale: float = 1.0
-) -> Denoiser:
+def wrap(unet: nn.Module, schedule: Schedule, *, prediction: str = "epsilon", timestep_scale: float = 1.0) -> Denoiser:
     """A diffusers `UNet2DModel` as a denoiser that can be saved; see `Diffusion`."""
     config = plain_config(getattr(unet, "config", None))
     size = config.get("sample_size")
@@ -110,7 +107,7 @@ def wrap(
         input_shape=shape,
         options={
             "config": config,
-            "schedule": schedule.told(),
+            "schedule": schedule.describe(),
             "prediction": prediction,
             "timestep_scale": float(timestep_scale),
         },
@@ -148,8 +145,8 @@ def plain_config(config: Any) -> dict[str, Any]:
     """A UNet's config in plain values, without what diffusers notes about itself."""
     if not isinstance(config, Mapping):
         raise RequestError("expected a diffusers UNet2DModel, which has a config; other networks go in as they are")
-    told = {key: value for key, value in config.items() if not key.startswith(_PRIVATE)}
-    plain: dict[str, Any] = json.loads(json.dumps(told))
+    public = {key: value for key, value in config.items() if not key.startswith(_PRIVATE)}
+    plain: dict[str, Any] = json.loads(json.dumps(public))
     return plain
 
 
@@ -181,4 +178,4 @@ def _check(config: Mapping[str, Any], input_shape: tuple[int, int, int]) -> None
     if expected is not None and list(expected) != sides:
         raise RequestError(f"the UNet is for images of {expected} pixels, and these have {sides}; use another one")
     if config.get("num_class_embeds") or config.get("class_embed_type"):
-        raise RequestError("the UNet wants to be told the class of the image; use an unconditional one")
+        raise RequestError("the UNet needs the class of the image; use an unconditional one")

@@ -7,6 +7,7 @@ channels: a head's query, key and value lie together in the original, all querie
 Sources: github.com/openai/improved-diffusion, github.com/openai/guided-diffusion.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,14 +17,16 @@ import torch
 from torch import Tensor
 
 from sigmax.errors import RequestError
+from sigmax.models.checkpoints.state_dicts import state_dict
+from sigmax.models.checkpoints.tensors import Tensors, differences, fill
 from sigmax.models.denoiser import Denoiser
 from sigmax.models.denoisers.diffusion import wrap
-from sigmax.models.denoisers.openai_layout import NEITHER, Layout, read_layout
 from sigmax.models.denoisers.schedule import Schedule
 from sigmax.models.optional import needs
-from sigmax.models.stored import state_dict
-from sigmax.models.tensors import Tensors, differences, fill
 
+NEITHER = "the layout is neither improved-diffusion's nor guided-diffusion's"
+_NEEDED = ("time_embed.0.weight", "input_blocks.0.0.weight", "middle_block.1.qkv.weight", "out.2.weight")
+_ENLARGES = re.compile(r"output_blocks\.(\d+)\.[12]\.(conv|in_layers)\.")
 _RESIDUAL = {
     "in_layers.0": "norm1",
     "in_layers.2": "conv1",
@@ -58,9 +61,7 @@ class Trained:
 
 
 PUBLIC = {
-    "cifar10": Trained(
-        32, Schedule.cosine(4000), heads=4, timestep_scale=1000 / 4000
-    ),  # cifar10_uncond_50M_500K.pt
+    "cifar10": Trained(32, Schedule.cosine(4000), heads=4, timestep_scale=1000 / 4000),  # cifar10_uncond_50M_500K.pt
     "imagenet256": Trained(256, Schedule.linear(1000), head_channels=64),  # 256x256_diffusion_uncond.pt
 }
 
@@ -86,19 +87,67 @@ def public(name: str) -> Trained:
     """How a public checkpoint was trained."""
     if name not in PUBLIC:
         raise RequestError(
-            f"unknown training {name!r}; known are: {', '.join(PUBLIC)}. Others are told by "
+            f"unknown training {name!r}; known are: {', '.join(PUBLIC)}. Describe others by "
             "sigmax.models.denoisers.Trained(size=..., schedule=..., heads=...)"
         )
     return PUBLIC[name]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A network of levels, each at half the resolution of the one before."""
+
+    in_channels: int
+    out_channels: int
+    channels: tuple[int, ...]  # of each level
+    blocks: int  # residual blocks of each level on the way down; one more on the way up
+    attends: tuple[bool, ...]  # whether attention follows each of them
+    resamples: bool  # resolution is changed by residual blocks, as guided-diffusion does, not by convolutions
+    scales: bool  # the embedding scales and shifts, rather than being added
+
+
+def read_layout(stored: Tensors, *, source: str) -> Layout:
+    """The layout; a file without the tensors that every such network has is refused."""
+    missing = [name for name in _NEEDED if name not in stored]
+    if missing:
+        raise RequestError(
+            f"{source}: {NEITHER}: it lacks {', '.join(missing)}, its first names are {', '.join(list(stored)[:3])}"
+        )
+    if "label_emb.weight" in stored:
+        raise RequestError(f"{source} needs the class of the image (label_emb); use an unconditional one")
+    count = 1 + max(int(found[1]) for name in stored if (found := re.match(r"output_blocks\.(\d+)\.", name)))
+    enlarging = {int(found[1]): found[2] for name in stored if (found := _ENLARGES.match(name))}
+    each = 1 + min(enlarging, default=count - 1)  # blocks of a level on the way up
+    if count % each or sorted(enlarging) != list(range(each - 1, count - 1, each)):
+        raise RequestError(
+            f"{source}: {NEITHER}: of {count} output blocks those that enlarge the image are {sorted(enlarging)}"
+        )
+    levels, blocks = count // each, each - 1
+    firsts = [1 + level * (blocks + 1) for level in range(levels)]  # the first input block of each level
+    try:
+        return Layout(
+            in_channels=stored["input_blocks.0.0.weight"].shape[1],
+            out_channels=stored["out.2.weight"].shape[0],
+            channels=tuple(stored[f"input_blocks.{first}.0.out_layers.3.weight"].shape[0] for first in firsts),
+            blocks=blocks,
+            attends=tuple(f"input_blocks.{first}.1.qkv.weight" in stored for first in firsts),
+            resamples="in_layers" in enlarging.values(),
+            scales=_scales(stored),
+        )
+    except KeyError as error:
+        raise RequestError(f"{source}: {NEITHER}: it lacks {error.args[0]}") from error
+
+
+def _scales(stored: Tensors) -> bool:
+    embedded, channels = (stored[f"middle_block.0.{part}.weight"].shape[0] for part in ("emb_layers.1", "in_layers.2"))
+    return embedded == 2 * channels
 
 
 def unet_config(stored: Tensors, trained: Trained, *, source: str) -> dict[str, Any]:
     """The config of the diffusers UNet that the tensors belong to."""
     layout = read_layout(stored, source=source)
     head = _head_channels(layout, trained, source)
-    down = (
-        ("ResnetDownsampleBlock2D", "AttnDownBlock2D") if layout.resamples else ("DownBlock2D", "AttnDownBlock2D")
-    )
+    down = ("ResnetDownsampleBlock2D", "AttnDownBlock2D") if layout.resamples else ("DownBlock2D", "AttnDownBlock2D")
     up = ("ResnetUpsampleBlock2D", "AttnUpBlock2D") if layout.resamples else ("UpBlock2D", "AttnUpBlock2D")
     return {
         "sample_size": trained.size,
@@ -113,7 +162,7 @@ def unet_config(stored: Tensors, trained: Trained, *, source: str) -> dict[str, 
         "resnet_time_scale_shift": "scale_shift" if layout.scales else "default",
         "attention_head_dim": head,
         "norm_num_groups": 32,
-        "attn_norm_num_groups": 32,  # of the middle, which has none where the embedding scales unless told
+        "attn_norm_num_groups": 32,  # of the middle, which has none where the embedding scales unless it is given
         "norm_eps": 1e-5,
         "flip_sin_to_cos": True,  # cosines come first
         "freq_shift": 0,
@@ -193,7 +242,7 @@ def _in_level(block: int, part: int, *, down: bool, inner: str, blocks: int) -> 
 
 
 def _parts(name: str, tensor: Tensor, head_channels: int) -> Iterator[tuple[str, Tensor]]:
-    """The tensor under its name; the attention's three in one divided, its 1x1 convolutions made linear."""
+    """The tensor under its name; the attention's three in one divided, its 1x1 convolutions as linear layers."""
     if ".attentions." in name and tensor.ndim == 3:
         tensor = tensor.squeeze(-1)
     if ".qkv." not in name:

@@ -10,7 +10,6 @@ Denoising Diffusion Probabilistic Models", Eq. 17 (cosine); Carlini et al. (2023
 Robustness for Free!", Algorithm 1 (the timestep).
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -29,12 +28,12 @@ _LARGEST_BETA = 0.999  # where the cosine schedule is cut off, in the paper and 
 _OFFSET = 0.008  # of the cosine schedule, so that its first steps are not too small
 
 
-class Moment(NamedTuple):
-    """A step of the schedule: its number, and how much of the image and of the noise it holds."""
+class Moments(NamedTuple):
+    """Steps of a schedule, (n,): their numbers, and how much of the image and of the noise each holds."""
 
-    timestep: int | Tensor
-    signal: float | Tensor  # sqrt(abar_t)
-    noise: float | Tensor  # sqrt(1 - abar_t)
+    timestep: Tensor
+    signal: Tensor  # sqrt(abar_t)
+    noise: Tensor  # sqrt(1 - abar_t)
 
 
 @dataclass(frozen=True)
@@ -80,9 +79,7 @@ class Schedule:
             if given is not None and given is not False:
                 raise RequestError(f"a scheduler with {unusual} is not supported; use a model trained without it")
         steps = int(config.get("num_train_timesteps", 1000))
-        return cls(
-            _DIFFUSERS[kind], steps, float(config.get("beta_start", 1e-4)), float(config.get("beta_end", 0.02))
-        )
+        return cls(_DIFFUSERS[kind], steps, float(config.get("beta_start", 1e-4)), float(config.get("beta_end", 0.02)))
 
     @cached_property
     def alphas_bar(self) -> NDArray[np.float64]:
@@ -98,16 +95,6 @@ class Schedule:
     def range(self) -> tuple[float, float]:
         """The smallest and the largest noise that the schedule knows."""
         return float(self.sigmas[0]), float(self.sigmas[-1])
-
-    def at(self, sigma: float | Tensor) -> Moment:
-        """The first timestep with at least noise `sigma`; numbers for one sigma, tensors (n,) for one an image."""
-        self.check(sigma)
-        if isinstance(sigma, Tensor) and sigma.ndim:
-            return moments(torch.from_numpy(self.alphas_bar).to(sigma.device), sigma)
-        value = float(sigma)
-        timestep = int(np.searchsorted(self.sigmas, value))
-        abar = float(self.alphas_bar[timestep])
-        return Moment(timestep, math.sqrt(abar), math.sqrt(1 - abar))
 
     def check(self, sigma: float | Tensor) -> None:
         """Raise unless the noise, of every image, lies within the schedule's range."""
@@ -130,14 +117,14 @@ class Schedule:
         left = np.cos((times + _OFFSET) / (1 + _OFFSET) * np.pi / 2) ** 2
         return np.asarray(np.minimum(1 - left[1:] / left[:-1], _LARGEST_BETA))
 
-    def told(self) -> dict[str, Any]:
-        """The schedule in plain values: `Schedule(**told)` is the same one."""
+    def describe(self) -> dict[str, Any]:
+        """The schedule in plain values: `Schedule(**description)` is the same one."""
         return asdict(self)
 
 
-def moments(alphas_bar: Tensor, sigma: Tensor) -> Moment:
-    """The first timesteps with at least the noise of each image, (n,), in tensors alone; see `Schedule.at`."""
+def moments(alphas_bar: Tensor, sigma: Tensor) -> Moments:
+    """The first timesteps with at least the noise of each image, (n,), by a schedule's abar_t."""
     known = ((1 - alphas_bar) / alphas_bar).sqrt() / 2
     timesteps = torch.searchsorted(known, sigma.double().contiguous()).clamp(max=len(known) - 1)
     abar = alphas_bar[timesteps]
-    return Moment(timesteps, abar.sqrt().to(sigma.dtype), (1 - abar).sqrt().to(sigma.dtype))
+    return Moments(timesteps, abar.sqrt().to(sigma.dtype), (1 - abar).sqrt().to(sigma.dtype))

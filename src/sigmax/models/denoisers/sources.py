@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from sigmax.errors import RequestError
-from sigmax.models.checkpoint import load_denoiser
+from sigmax.models.checkpoints.checkpoint import load_denoiser
 from sigmax.models.denoiser import Denoiser
 from sigmax.models.denoisers.diffusion import from_diffusers
 from sigmax.models.denoisers.openai import PUBLIC, from_openai

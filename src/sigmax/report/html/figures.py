@@ -7,56 +7,61 @@ that the line that remains is nowhere above the whole one.
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+import pandas as pd
+from numpy.typing import ArrayLike
 
 from sigmax.errors import RequestError
 from sigmax.records.run import Run
-from sigmax.report.accuracy import Floats, certified_counts, certified_radii, interval
-from sigmax.report.distribution import ecdf
+from sigmax.report.compare.diagnosis import ReferenceLine, RoutingAnalysis
 from sigmax.report.html.packing import floats, hundredths, thinned
-from sigmax.report.questions import NO_SHARES, furthest_asked, is_adaptive, targets, up_to
-from sigmax.report.routing_plot import ecdf as at_or_below
+from sigmax.report.metrics.accuracy import Floats, certified_curve, interval, measure
+from sigmax.report.metrics.adaptive import NO_SHARES, furthest_asked, is_adaptive, targets
+from sigmax.report.metrics.distribution import ecdf
+from sigmax.report.plots.routing import ecdf as at_or_below
+from sigmax.report.runs import norm_of
 from sigmax.report.schemes import one_sided
-from sigmax.report.study import Line, Study
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 MOST_STEPS = 2_000  # of one line: 10,000 inputs are then drawn to a twentieth of a percent
 LEVEL = 0.95
 NOTE_ON_SHARES = (
-    "p_A depends on no alpha and hardly on n, so it compares classifiers of one sigma fairly where certified radii "
-    "need not. A log without counts tells nothing below one half; a dual run's votes are those of the expert its "
-    "router put first, and an input on which none was asked counts as one with no votes for its true class."
+    "p_A does not depend on alpha and hardly on n, so it compares classifiers of one sigma fairly where certified "
+    "radii need not. A log without counts says nothing below one half. In a scheme with parts the votes are those of "
+    "the part that answered; an input without such votes counts as one with none for its true class."
 )
 ONE_SIDED = "An input is certified only where p_A is above one half."
 
 Data = dict[str, Any]
 
 
-def figures(runs: Mapping[str, Run], found: Study) -> list[Data]:
+def figures(runs: Mapping[str, Run], found: RoutingAnalysis) -> list[Data]:
     """All figures that these runs have something to say in, in the order shown."""
     return [figure for figure in (_accuracy(runs, found), _shares(runs), *_routing(found)) if figure["lines"]]
 
 
-def _accuracy(runs: Mapping[str, Run], found: Study) -> Data:
+def _accuracy(runs: Mapping[str, Run], found: RoutingAnalysis) -> Data:
+    words = "certified accuracy" if _labelled(runs) else "certified share"
     return {
         "key": "accuracy",
-        "title": "Certified accuracy",
-        "x": "l2 radius (pixels in [0, 1])",
-        "y": "certified accuracy (%)",
+        "title": words.capitalize(),
+        "x": f"{norm_of(runs.values())} radius (pixels in [0, 1])",
+        "y": f"{words} (%)",
         "step": "vh",
         "lines": [*(_curve(name, run) for name, run in runs.items()), *map(_reference, found.lines)],
         "note": " ".join(_on_accuracy(runs)),
     }
 
 
+def _labelled(runs: Mapping[str, Run]) -> bool:
+    return all(run.labelled for run in runs.values())
+
+
 def _on_accuracy(runs: Mapping[str, Run]) -> Iterator[str]:
+    of = "their true" if _labelled(runs) else "any"
     yield (
-        f"Line: share of inputs certified for their true class with R >= r; band: its {100 * LEVEL:g}% "
+        f"Line: share of inputs certified for {of} class with R >= r; band: its {100 * LEVEL:g}% "
         "Clopper-Pearson interval over inputs, at each value by itself."
     )
     asked = [name for name, run in runs.items() if targets(run)]
@@ -65,20 +70,14 @@ def _on_accuracy(runs: Mapping[str, Run]) -> Iterator[str]:
 
 
 def _curve(name: str, run: Run) -> Data:
-    """A left-out step takes the value of the next one to the right, which is smaller."""
-    end = furthest_asked(run)
-    radii = up_to(np.unique(np.append(0.0, certified_radii(run))), end)
-    radii = radii[thinned(len(radii), MOST_STEPS)]
-    k, n = certified_counts(run, radii), len(run.records)
-    return {"name": name, "x": floats(radii), "y": hundredths(k, n), **_band(k, n), "cut": end < math.inf}
+    curve = certified_curve(run, level=LEVEL)
+    band, given = (curve["low"], curve["high"]), run.plan.imported
+    line = _line(name, curve["radius"], curve[measure(run)], len(run.records), band, given=given)
+    return {**line, "cut": furthest_asked(run) < math.inf}
 
 
-def _reference(line: Line) -> Data:
-    end = furthest_asked(*line.experts)
-    radii = up_to(line.curve.steps()[0], end)
-    radii = radii[thinned(len(radii), MOST_STEPS)]
-    told = {"x": floats(radii), "y": hundredths(line.curve.counts(radii), line.curve.inputs)}
-    return {"name": line.name, **told, "reference": True, "cut": end < math.inf}
+def _reference(line: ReferenceLine) -> Data:
+    return {**_line(line.name, *line.steps(), line.curve.inputs), "reference": True, "cut": line.end < math.inf}
 
 
 def _shares(runs: Mapping[str, Run]) -> Data:
@@ -101,28 +100,24 @@ def _on_shares(runs: Mapping[str, Run], drawn: set[str]) -> Iterator[str]:
         yield ONE_SIDED
     elif len(others) < len(drawn):
         yield f"{ONE_SIDED[:-1]}, but for {', '.join(others)}, which need to lead the runner-up alone."
+    unknown = [name for name, run in runs.items() if not run.labelled]
+    if unknown:
+        yield f"Left out, as their data has no labels: {', '.join(unknown)}."
     stopped = [name for name, run in runs.items() if name not in drawn and is_adaptive(run)]
     if stopped:
         yield f"Left out, as sampled adaptively: {', '.join(stopped)}; {NO_SHARES}."
 
 
 def _vote_shares(name: str, run: Run) -> Data | None:
-    """None where votes tell nothing: of a deterministic classifier, an impossible log, adaptive sampling."""
+    """None where votes say nothing: of a deterministic classifier, an impossible log, adaptive sampling."""
     try:
         steps = ecdf(run, level=LEVEL)
     except RequestError:
         return None
-    steps = steps.iloc[thinned(len(steps), MOST_STEPS)]
-    n = len(run.records)
-    return {
-        "name": name,
-        "x": floats(steps["p"].tolist()),
-        "y": hundredths((n * steps["share"]).round().to_numpy(dtype=np.int64), n),
-        **_widened(steps["low"].to_numpy(), steps["high"].to_numpy()),
-    }
+    return _line(name, steps["p"], steps["share"], len(run.records), (steps["low"], steps["high"]))
 
 
-def _routing(found: Study) -> Iterator[Data]:
+def _routing(found: RoutingAnalysis) -> Iterator[Data]:
     lost = {name: d.frame["dRc"] for name, d in found.diagnoses.items()}
     near = {name: frame["dRs"].dropna() for name, frame in found.routings.items()}
     yield _distribution("lost", "Lost to the choice of expert", "dRc = R_best - R_c", lost)
@@ -130,28 +125,39 @@ def _routing(found: Study) -> Iterator[Data]:
 
 
 def _distribution(key: str, title: str, x: str, values: "Mapping[str, pd.Series[float]]") -> Data:
-    told: dict[str, Floats] = {name: np.asarray(of, dtype=np.float64) for name, of in values.items() if len(of)}
-    ends = np.concatenate([[0.0], *told.values()])
-    lines = [_ecdf(name, of, float(ends.min()), float(ends.max())) for name, of in told.items()]
+    known: dict[str, Floats] = {name: np.asarray(of, dtype=np.float64) for name, of in values.items() if len(of)}
+    ends = np.concatenate([[0.0], *known.values()])
+    lines = [_ecdf(name, of, float(ends.min()), float(ends.max())) for name, of in known.items()]
     return {"key": key, "title": title, "x": x, "y": "inputs at or below (%)", "step": "hv", "lines": lines}
 
 
 def _ecdf(name: str, values: Floats, left: float, right: float) -> Data:
-    x, k = at_or_below(values, left, right)
-    kept = thinned(len(x), MOST_STEPS)
-    return {
-        "name": name,
-        "x": floats(x[kept]),
-        "y": hundredths(k[kept], len(values)),
-        **_band(k[kept], len(values)),
-    }
+    (x, k), n = at_or_below(values, left, right), len(values)
+    return _line(name, x, k / n, n, interval(k, n, level=LEVEL))
 
 
-def _band(k: NDArray[np.int64], n: int) -> Data:
-    """The Clopper-Pearson interval over inputs."""
-    return _widened(*interval(k, n, level=LEVEL))
+def _line(
+    name: str,
+    x: ArrayLike,
+    share: ArrayLike,
+    inputs: int,
+    band: tuple[ArrayLike, ArrayLike] | None = None,
+    *,
+    given: bool = False,
+) -> Data:
+    """A line of shares of so many inputs; the band around it is widened to whole hundredths of a percent.
+
+    A step left out takes the value of the next one, which is smaller. given: whether the places are another tool's.
+    """
+    k = np.rint(inputs * _kept(share)).astype(np.int64)
+    line = {"name": name, "x": floats(_kept(x), given=given), "y": hundredths(k, inputs)}
+    if band is None:
+        return line
+    low, high = np.floor(1e4 * _kept(band[0])), np.ceil(1e4 * _kept(band[1]))
+    return {**line, "low": low.astype(int).tolist(), "high": high.astype(int).tolist()}
 
 
-def _widened(low: Floats, high: Floats) -> Data:
-    """To whole hundredths of a percent, outward."""
-    return {"low": [int(v) for v in np.floor(1e4 * low)], "high": [int(v) for v in np.ceil(1e4 * high)]}
+def _kept(values: ArrayLike) -> Floats:
+    """The points of a line that are drawn."""
+    points = np.asarray(values, dtype=np.float64)
+    return points[thinned(len(points), MOST_STEPS)]

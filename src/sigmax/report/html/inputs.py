@@ -3,68 +3,83 @@
 # J top route; R_sigma distance at which another route could win; R_c radius of J's expert; see `report.routes`
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from sigmax.records.certificate import Stage
-from sigmax.records.lines import Record
 from sigmax.records.run import Run
-from sigmax.report.html.packing import column, floats, millionths, millionths_up
-from sigmax.report.routes import is_dual, routing
-from sigmax.report.schemes import expert_name, names
-from sigmax.report.study import Study
-
-if TYPE_CHECKING:
-    import pandas as pd
+from sigmax.report.compare.diagnosis import RoutingAnalysis
+from sigmax.report.html.packing import column, floats, millionths, millionths_up, parameter
+from sigmax.report.metrics.routes import is_dual, routing
+from sigmax.report.runs import sigma_by_record
+from sigmax.report.schemes import part_title, short_name, voting_parts
+from sigmax.rules.certificate import Role, Stage
 
 MOST_CLASSES = 8  # bars of a stage; the votes of all other classes stand together as class -1
+ABSTAINED = -1
 ROUTING = ("R_sigma", "R_c", "dRs", "R_best", "dRc")
 
 Data = dict[str, Any]
 
 
-def inputs(name: str, run: Run, found: Study) -> Data:
+def inputs(name: str, run: Run, found: RoutingAnalysis) -> Data:
     """One entry a column, one value an input, in the order of the records."""
-    frame = run.frame()
+    certificates = [record.certificate for record in run.records]
+    titles = {stage.name: stage_title(stage) for c in certificates for stage in c.stages}
     return {
-        "index": frame["index"].tolist(),
-        "label": column(frame["label"].tolist()),
-        "predicted": column(frame["predicted"].tolist()),
-        "radius": floats(frame["radius"].tolist()),
-        "outcome": column(frame["outcome"].tolist()),
-        "sigma": column(floats(frame["sigma"].tolist())),
-        "draws": column(frame["draws"].tolist()),
-        "stages": [_stage(*of, run.plan.rule) for of in _by_stage(run.records)],
+        "index": [record.index for record in run.records],
+        "label": column(record.label for record in run.records),
+        "predicted": column(ABSTAINED if c.predicted is None else c.predicted for c in certificates),
+        "radius": floats([c.radius for c in certificates], given=run.plan.imported),
+        "outcome": column(c.outcome.name.lower() for c in certificates),
+        "sigma": column(map(parameter, sigma_by_record(run))),
+        "samples": column(c.samples for c in certificates),
+        "answered": column(part_title(c.answered_by or "") for c in certificates),
+        "limited": column(titles.get(c.limited_by or "") for c in certificates),
+        "stages": list(_stages(run)),
         **(_routed(run, found.routings.get(name)) if is_dual(run) else {}),
     }
 
 
-def _by_stage(records: Sequence[Record]) -> Iterator[tuple[str, int, list[int], list[Stage]]]:
-    """Every stage that some record has: its name, how many records there are, which have it, and with what."""
-    places: dict[str, list[int]] = {}
-    stages: dict[str, list[Stage]] = {}
-    for place, record in enumerate(records):
+def stage_title(stage: Stage) -> str:
+    """A stage as text: 'expert 1, level 0, estimation'."""
+    return ", ".join(filter(None, (part_title(stage.part), str(stage.role))))
+
+
+def _stages(run: Run) -> Iterator[Data]:
+    """Every stage that some record has, in the order they are asked, with the values of the records that have it."""
+    found: dict[str, tuple[list[int], list[Stage]]] = {}
+    for place, record in enumerate(run.records):
         for stage in record.certificate.stages:
-            places.setdefault(stage.name, []).append(place)
-            stages.setdefault(stage.name, []).append(stage)
-    for name in sorted(stages, key=_order):
-        yield name, len(records), places[name], stages[name]
+            places, stages = found.setdefault(stage.name, ([], []))
+            places.append(place)
+            stages.append(stage)
+    known = {} if run.plan.imported else {part.path: part for part in voting_parts(run.plan.rule)}
+    parts, roles = list(known), list(Role)
+
+    def order(stage: Stage) -> tuple[int, int]:
+        """As the scheme has its parts; those of a scheme from elsewhere come last, as they were met."""
+        return parts.index(stage.part) if stage.part in known else len(parts), roles.index(stage.role)
+
+    for places, stages in sorted(found.values(), key=lambda of: order(of[1][0])):
+        part = known.get(stages[0].part)
+        yield {
+            **_stage(stages),
+            "inputs": places if len(places) < len(run.records) else None,
+            "routes": part.routes if part else None,
+            "defer": run.plan.rule["classes"] if part and part.defers else None,
+        }
 
 
-def _order(name: str) -> list[tuple[int, str]]:
-    """Router before experts, experts by their number, selection before estimation."""
-    ranks = ("router", "noise", "selection", "measure", "estimation", "memory")
-    return [(ranks.index(part) if part in ranks else len(ranks), part.zfill(12)) for part in name.split("/")]
-
-
-def _stage(name: str, records: int, places: list[int], stages: list[Stage], rule: Mapping[str, Any]) -> Data:
+def _stage(stages: list[Stage]) -> Data:
     return {
-        "name": name,
-        **described(name, rule),
-        "inputs": places if len(places) < records else None,
-        "sigma": column(floats([stage.sigma for stage in stages])),
+        "name": stages[0].name,
+        "title": stage_title(stages[0]),
+        "part": part_title(stages[0].part),
+        "role": str(stages[0].role),
+        "sigma": column(parameter(stage.sigma) for stage in stages),
         "n": column(stage.n for stage in stages),
         "alpha": column(stage.alpha for stage in stages),
         "lower": column(millionths(stage.lower) for stage in stages),
@@ -80,24 +95,6 @@ def _looks(stage: Stage) -> list[list[int]]:
     return [_votes(counts) for counts in np.cumsum(stage.looks, axis=0).tolist()] if stage.looks else []
 
 
-def described(name: str, rule: Mapping[str, Any]) -> Data:
-    """A stage in words, and what its votes are for where that is not the data's classes: its routes."""
-    *parts, last = name.split("/")
-    words, routes = list[str](), None
-    for part in parts:
-        if part in ("router", "named"):  # of a router that names, classes come first and then the expert
-            classes = map(str, range(rule.get("classes", 0))) if names(rule) else ()
-            routes = [*classes, *(expert_name(expert) for expert in rule.get("experts", ()))]
-            words.append("router")
-        elif part.startswith("scale-"):
-            words.append(f"sigma {rule['sigmas'][-1 - int(part.rpartition('-')[2])]:g}")
-        else:
-            number = int(part.rpartition("-")[2])
-            rule = rule["experts"][number]
-            words.append(f"expert {number}")
-    return {"title": ", ".join([*words, last]), "routes": routes}
-
-
 def _votes(counts: Sequence[int]) -> list[int]:
     """Class, votes, class, votes ... of the classes that got any, the most first."""
     voted = sorted(((k, c) for c, k in enumerate(counts) if k), key=lambda pair: (-pair[0], pair[1]))
@@ -106,7 +103,7 @@ def _votes(counts: Sequence[int]) -> list[int]:
     return [number for k, c in pairs for number in (c, k)]
 
 
-def _routed(run: Run, known: "pd.DataFrame | None") -> Data:
+def _routed(run: Run, known: pd.DataFrame | None) -> Data:
     """What the router did; a diagnosis knows more of an input, but only of those that the experts' runs share."""
     index = [record.index for record in run.records]
     whole = known if known is not None and len(known) == len(index) else routing(run)
@@ -115,9 +112,9 @@ def _routed(run: Run, known: "pd.DataFrame | None") -> Data:
         more = known.set_index("index")
         whole = more.reindex(index).combine_first(whole)
     return {
-        "routes": [expert_name(expert) for expert in run.plan.rule["experts"]],
+        "routes": [short_name(expert) for expert in run.plan.rule["experts"]],
         "route": column(int(route) for route in whole["route"]),
         "asked": column(int(asked) for asked in whole["asked"]),
-        "limited": column(int(limited) for limited in whole["bottleneck"].astype(bool)),
+        "bottleneck": column(int(limits) for limits in whole["bottleneck"].astype(bool)),
         **{name: column(floats(whole[name].tolist())) for name in ROUTING if name in whole},
     }

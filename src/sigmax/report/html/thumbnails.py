@@ -59,28 +59,28 @@ class Thumbnails:
 
 def belongs(run: Run, images: Dataset) -> bool:
     """Whether the run certified these images: the same fingerprint; a log without one must agree in every label."""
-    told = run.plan.data.get("fingerprint")
-    if told is not None:
-        return bool(told == images.fingerprint)
-    return all(r.index < len(images) and images.labels[r.index] == r.label for r in run.records)
+    stated = run.plan.data.get("fingerprint")
+    if stated is not None:
+        return bool(stated == images.fingerprint)
+    return all(r.index < len(images) and images.labels_at([r.index]) == [r.label] for r in run.records)
 
 
 def shown_in(runs: Mapping[str, Run], images: Dataset) -> list[str]:
     """The names of the runs that these images belong to; refused where there is none."""
     names = [name for name, run in runs.items() if belongs(run, images)]
     if not names:
-        told = sorted({_known(run) for run in runs.values()})
+        known = sorted({_known(run) for run in runs.values()})
         raise RequestError(
             f"{images.name} {images.split} (fingerprint {images.fingerprint}) is not what the runs certified "
-            f"({', '.join(told)}); name the data set and split that `sigmax certify` was given"
+            f"({', '.join(known)}); name the data set, the split and the image size that `sigmax certify` was given"
         )
     return names
 
 
 def _known(run: Run) -> str:
     """How a run says which images it certified."""
-    told = run.plan.data.get("fingerprint")
-    return f"{run.path.name} has other labels" if told is None else f"fingerprint {told}"
+    stated = run.plan.data.get("fingerprint")
+    return f"{run.path.name} has other labels" if stated is None else f"fingerprint {stated}"
 
 
 def thumbnails(images: Dataset, index: Sequence[int], *, most_letters: int = MOST_LETTERS) -> Thumbnails:
@@ -102,9 +102,7 @@ def _tiles(images: Dataset, index: Sequence[int]) -> tuple[Bytes, bool]:
     """(n, H, W, 3) as bytes, and whether they had to be shrunk."""
     channels, height, width = images.shape
     if channels not in (GREY, COLOUR):
-        raise RequestError(
-            f"expected images of 1 or 3 channels to show; {images.name} has {channels}: leave it out"
-        )
+        raise RequestError(f"expected images of 1 or 3 channels to show; {images.name} has {channels}: leave it out")
     step = -(-max(height, width) // SIDE)
     blocks = [_as_bytes(images.pixels(list(index[a : a + PER_SHEET]))) for a in range(0, len(index), PER_SHEET)]
     tiles = np.concatenate([_every(block, step) for block in blocks])
@@ -128,13 +126,13 @@ def _every(tiles: Bytes, step: int) -> Bytes:
 
 
 def _within(tiles: Bytes, settings: dict[str, Any], most: int) -> list[str]:
-    """The sheets; none of them where they are too large together, which a few of them tell before all are made."""
+    """The sheets; none of them where they are too large together, which a few of them show before all are encoded."""
     sheets = list(_sheets(tiles))
     few = sheets[::TRIED]
     if len(few) > 1 and len(sheets) * sum(len(_webp(sheet, settings)) for sheet in few) > most * len(few):
         return []
-    made = [b64encode(_webp(sheet, settings)).decode("ascii") for sheet in sheets]
-    return made if sum(map(len, made)) <= most else []
+    encoded = [b64encode(_webp(sheet, settings)).decode("ascii") for sheet in sheets]
+    return encoded if sum(map(len, encoded)) <= most else []
 
 
 def _sheets(tiles: Bytes) -> Iterator[Bytes]:

@@ -1,0 +1,1 @@
+"""`sigmax build`: system folders from networks."""

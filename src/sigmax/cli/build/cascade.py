@@ -1,0 +1,130 @@
+"""`sigmax build cascade`: levels tried in order, each of which answers or defers to the next.
+
+`sigmax build multiscale` builds the cascade of noise levels of Jeong & Shin (2024).
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sigmax.cli import options as opt
+from sigmax.cli.build.networks import Denoiser, SystemOut, base_network, conclude, noise_of, warnings_shown
+from sigmax.cli.progress import warn_of_noise
+from sigmax.errors import RequestError
+
+if TYPE_CHECKING:
+    from sigmax.schemes.scheme import Scheme
+    from sigmax.schemes.smoothed import Smoothed
+
+
+def cascade(
+    parts: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="LEVEL... LAST",
+            help="The levels' checkpoints, usually the one with the most noise first; then what answers where every "
+            "level defers: a system of any kind, or a checkpoint.",
+        ),
+    ],
+    out: SystemOut,
+    sigma: Annotated[
+        str | None, typer.Option(help="Noise of each level, such as 1.0,0.5 (default: as each was trained).")
+    ] = None,
+    confidence: Annotated[
+        str,
+        typer.Option(
+            help="Softmax confidence below which a noisy copy votes to defer: one number, or one for each level. 0: "
+            "the level's votes never defer. `sigmax calibrate` chooses it."
+        ),
+    ] = "0",
+    threshold: Annotated[
+        str, typer.Option(help="p_A above which a level answers: one number from 0.5, or one for each level.")
+    ] = "0.5",
+    denoiser: Denoiser = None,
+    store: opt.Store = "fp32",
+) -> None:
+    """Try levels in order: each answers where one class has enough votes, and defers to the next elsewhere.
+
+    Example: `sigmax build cascade one.safetensors half.safetensors systems/quarter --confidence 0.6,0.5 --out cascade`
+    """
+    from sigmax.schemes.cascade import Cascade
+
+    *levels, last = parts
+    count = len(levels)
+    if not levels:
+        raise RequestError("a cascade needs at least one level before its last; name the levels' checkpoints first")
+    sigmas = [None] * count if sigma is None else _each(sigma, count, "--sigma", "noise levels such as 1.0,0.5")
+    confidences = _each(confidence, count, "--confidence", "numbers from 0 to below 1, such as 0.6 or 0.6,0.5")
+    thresholds = _each(threshold, count, "--threshold", "numbers from 0.5 to below 1")
+    final = _last(last, denoiser)
+    tried = [
+        _level(Path(path), noise, least, denoiser, [final])
+        for path, noise, least in zip(levels, sigmas, confidences, strict=True)
+    ]
+    with warnings_shown():
+        scheme = Cascade(tried, last=final, thresholds=thresholds)
+    conclude(scheme, out, store=store)
+
+
+def multiscale(
+    networks: Annotated[
+        list[Path],
+        typer.Argument(metavar="NETWORK...", help="One checkpoint for all noise levels, or one for each."),
+    ],
+    sigmas: Annotated[str, typer.Option(help="Noise levels, rising, such as 0.25,0.5,1.")],
+    out: SystemOut,
+    threshold: Annotated[
+        str, typer.Option(help="p_A above which a level answers: one number from 0.5, or one for each but the last.")
+    ] = "0.5",
+    denoiser: Denoiser = None,
+    store: opt.Store = "fp32",
+) -> None:
+    """Try noise levels from the largest to the smallest; the first with a clear majority answers.
+
+    Example: `sigmax build multiscale net.safetensors --sigmas 0.25,0.5,1 --out systems/multiscale`
+    """
+    from sigmax.schemes.cascade import Multiscale
+
+    levels = opt.numbers(sigmas, "--sigmas", "noise levels such as 0.25,0.5,1")
+    marks = opt.numbers(threshold, "--threshold", "numbers from 0.5 to below 1, such as 0.5 or 0.5,0.6")
+    for level in levels:
+        warn_of_noise(level)
+    models, described = zip(*(base_network(path, denoiser) for path in networks), strict=True)
+    scheme = Multiscale(
+        models[0] if len(models) == 1 else list(models),
+        sigmas=levels,
+        classes=described[0].classes,
+        thresholds=marks[0] if len(marks) == 1 else marks,
+    )
+    conclude(scheme, out, store=store)
+
+
+def _each(listed: str, count: int, option: str, expected: str) -> list[float]:
+    """A number for each of the levels; one alone is all levels'."""
+    found = opt.numbers(listed, option, expected)
+    if len(found) not in (1, count):
+        raise RequestError(f"{option} must be one number, or one for each of the {count} levels; got {len(found)}")
+    return found if len(found) == count else found * count
+
+
+def _level(
+    path: Path, sigma: float | None, confidence: float, denoiser: str | None, others: "Sequence[Scheme]"
+) -> "Smoothed":
+    from sigmax.models import selective
+    from sigmax.schemes.smoothed import Smoothed
+
+    model, description = base_network(path, denoiser, others)
+    noise = noise_of(path, description, sigma)
+    base = selective(model, confidence=confidence) if confidence else model
+    return Smoothed(base, sigma=noise, classes=description.classes)
+
+
+def _last(source: str, denoiser: str | None) -> "Scheme":
+    """The system of a folder, or a checkpoint's network under the noise it was trained with."""
+    from sigmax import systems
+
+    if Path(source).suffix == ".safetensors":
+        return _level(Path(source), None, 0.0, denoiser, [])
+    return systems.load(source)

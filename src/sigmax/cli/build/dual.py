@@ -1,0 +1,105 @@
+"""`sigmax build dual`: a smoothed router that picks one of several experts."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from sigmax.cli import options as opt
+from sigmax.cli.build.networks import Denoiser, SystemOut, conclude, denoised, noise_of, warnings_shown
+from sigmax.cli.progress import complain
+from sigmax.errors import RequestError
+
+if TYPE_CHECKING:
+    from sigmax.models import Description
+
+
+def dual(
+    router: Annotated[
+        Path, typer.Argument(metavar="ROUTER", help="The router's checkpoint, as `sigmax train router` writes it.")
+    ],
+    experts: Annotated[
+        list[str],
+        typer.Argument(metavar="EXPERT...", help="The experts' systems, at least two, in the order of the routes."),
+    ],
+    out: SystemOut,
+    rule: Annotated[
+        Literal["consensus", "min"],
+        typer.Option(
+            help="min is the published rule. consensus certifies at least as far from the same bounds; it divides "
+            "alpha among more of them."
+        ),
+    ] = "consensus",
+    sigma: Annotated[float | None, typer.Option(help="The router's noise (default: as trained).")] = None,
+    denoiser: Denoiser = None,
+    store: opt.Store = "fp32",
+) -> None:
+    """Route each input to one of several experts, which may be systems of any kind.
+
+    Example: `sigmax build dual router.safetensors systems/0.25 systems/0.5 systems/1.0 --out systems/dual`
+    """
+    from sigmax import models, systems
+    from sigmax.schemes.dual import Dual
+    from sigmax.schemes.smoothed import Smoothed
+
+    _refuse_folder(router)
+    model, description = models.load(router)
+    noise = noise_of(router, description, sigma)
+    loaded = systems.load_together(experts)
+    with warnings_shown(), _asking_for_a_router(router, description, len(loaded)):
+        base = denoised(denoiser, model, description, loaded)
+        scheme = Dual(Smoothed(base, sigma=noise, classes=description.classes), loaded, rule=rule)
+    _compare_experts(description, {name: systems.fingerprint(e) for name, e in zip(experts, loaded, strict=True)})
+    conclude(scheme, out, store=store)
+
+
+def _refuse_folder(router: Path) -> None:
+    if router.is_dir():
+        kind = "system folder" if (router / "system.toml").is_file() else "folder"
+        raise RequestError(
+            f"{router} is a {kind}; the router is a checkpoint (NAME.safetensors), as sigmax train router writes it"
+        )
+
+
+@contextmanager
+def _asking_for_a_router(path: Path, described: "Description", experts: int) -> Iterator[None]:
+    """Where the number of routes is wrong, the network may be none that routes."""
+    try:
+        yield
+    except RequestError as error:
+        if "router" in described.notes or described.classes == experts:
+            raise
+        known = "It was trained as a classifier" if "training" in described.notes else "It does not say so"
+        raise RequestError(f"{error}. Is {path} a router? {known}") from error
+
+
+def _compare_experts(router: "Description", experts: dict[str, str]) -> None:
+    """Refuse the router's experts in another order, where routes would lead elsewhere; note other experts.
+
+    experts: fingerprints by folder. Other experts are sound, and usual after fine-tuning them.
+    """
+    from sigmax.request import differing
+    from sigmax.rules.routed.parts import expert_name
+
+    trained_for = router.notes.get("router", {}).get("experts")
+    if trained_for is None:
+        return
+    given = list(experts.values())
+    there, here = ({expert_name(j): found for j, found in enumerate(each)} for each in (trained_for, given))
+    others = differing(there, here)
+    if not others:
+        return
+    if sorted(trained_for) == sorted(given):
+        folder_of = {found: folder for folder, found in experts.items()}
+        raise RequestError(
+            "the router was trained for these experts in another order; give them as "
+            f"{' '.join(folder_of[expert] for expert in trained_for)}"
+        )
+    complain(
+        f"note: the router was trained on labels of other experts ({', '.join(others)}). That is sound, "
+        "and right after fine-tuning them; "
+        "otherwise label with these experts and train a router on that",
+        style="yellow",
+    )

@@ -1,0 +1,78 @@
+"""`sigmax build smoothed`: one network, one noise level."""
+
+from typing import Annotated, Literal
+
+import typer
+
+from sigmax.cli import options as opt
+from sigmax.cli.build.networks import (
+    EXPECTED,
+    Denoiser,
+    SystemOut,
+    coded_network,
+    conclude,
+    denoised,
+    noise_of,
+    read_network,
+)
+from sigmax.errors import RequestError
+
+
+def smoothed(
+    out: SystemOut,
+    network: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="NETWORK",
+            help="A checkpoint (.safetensors of sigmax; .pt, .pth, .th), an .onnx, .pt2 (torch.export) or TorchScript "
+            "file, or a Hugging Face folder or id. None of them runs code.",
+        ),
+    ] = None,
+    code: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PACKAGE.MODULE:FUNCTION",
+            help="Instead of NETWORK: imports and RUNS this code, which returns the model. The folder keeps the "
+            "reference; certify and predict run it only if they are given it again.",
+        ),
+    ] = None,
+    sigma: Annotated[float | None, typer.Option(help="Noise, pixels in [0, 1] (default: as trained).")] = None,
+    bound: Annotated[
+        Literal["one-sided", "runner-up"],
+        typer.Option(help="one-sided as in the papers; runner-up also bounds the strongest rival."),
+    ] = "one-sided",
+    architecture: Annotated[
+        str | None, typer.Option(help="Only for weights (.pt, .pth, .th): their architecture, as --model of train.")
+    ] = None,
+    classes: Annotated[
+        int | None, typer.Option(help="Number of classes, where a file does not describe itself and has no logits.")
+    ] = None,
+    input_shape: Annotated[
+        str | None,
+        typer.Option(help="Channels,height,width of an image, such as 3,32,32, where the file does not say it."),
+    ] = None,
+    normalise: Annotated[
+        str | None,
+        typer.Option(
+            "--normalise",
+            "--normalize",
+            help="Before a network that does not do it itself: none, cifar10 or imagenet mean and std.",
+        ),
+    ] = None,
+    denoiser: Denoiser = None,
+    store: opt.Store = "fp32",
+) -> None:
+    """Smooth one network with one noise level.
+
+    Example: `sigmax build smoothed net.onnx --sigma 0.5 --out systems/half`
+    """
+    from sigmax.schemes.smoothed import Smoothed
+
+    given = {"architecture": architecture, "classes": classes, "input-shape": input_shape, "normalise": normalise}
+    if (network is None) == (code is None):
+        raise RequestError(f"give either NETWORK or --code; NETWORK: {EXPECTED}")
+    model, description = read_network(network, given) if network is not None else coded_network(str(code), given)
+    noise = noise_of(network or str(code), description, sigma)
+    base = denoised(denoiser, model, description)
+    scheme = Smoothed(base, sigma=noise, classes=description.classes, bound=bound)
+    conclude(scheme, out, f" It is certified with --code {code}." if code else "", store=store)

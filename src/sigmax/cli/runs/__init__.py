@@ -1,0 +1,1 @@
+"""Verbs about run files: verify, show, import, export."""

@@ -1,0 +1,1 @@
+"""`sigmax train`: classifiers, routers, denoisers."""

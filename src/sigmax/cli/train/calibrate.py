@@ -1,0 +1,59 @@
+"""`sigmax calibrate`: the confidence thresholds of a cascade, chosen on held-out images."""
+
+from typing import Annotated
+
+import typer
+
+from sigmax.cli import options as opt
+from sigmax.cli.build.networks import SystemOut, conclude
+from sigmax.cli.progress import STARTS_OVER, complain, progress, resumable, say
+from sigmax.errors import RequestError
+
+
+def calibrate(
+    system: opt.System,
+    data: opt.Data,
+    out: SystemOut,
+    split: Annotated[str, typer.Option(help="Split of the data; give images that no network was trained on.")],
+    n: Annotated[int, typer.Option("--n", help="Samples that the certificates will have.")] = 10_000,
+    alpha: opt.Alpha = 1e-3,
+    start: opt.Start = 0,
+    skip: opt.Skip = 1,
+    maximum: opt.Maximum = None,
+    seed: opt.Seed = 0,
+    device: opt.Device = None,
+    changes: opt.Changes = None,
+    keys: Annotated[bool, opt.keys("sigmax.train.calibrate:CalibrateOptions")] = False,
+) -> None:
+    """Choose the confidence below which each level of a cascade defers, on images that no network was trained on.
+
+    The system given is left as it is; the thresholds that levels have now do not matter.
+
+    A pipeline does it on images that it holds out of all training (`[calibrate]`). Here the caller chooses them: the
+    images of `--split`, `--start`, `--skip` and `--max`.
+
+    Example: `sigmax calibrate systems/cascade --data npz:held-out.npz --split test --out systems/tuned`
+    """
+    from sigmax import data as sources
+    from sigmax import systems
+    from sigmax.config import with_changes
+    from sigmax.schemes.cascade import Cascade
+    from sigmax.train.calibrate import CalibrateOptions, with_confidence
+    from sigmax.train.calibrate import calibrate as choose
+
+    asked = with_changes(CalibrateOptions(), changes or [])
+    scheme = systems.load(system, device=device)
+    if not isinstance(scheme, Cascade):
+        raise RequestError(f"{system} is not a cascade, so it has no levels to calibrate; `sigmax build cascade`")
+    if (out / "system.toml").exists():
+        raise RequestError(f"{out} holds a system already; choose another folder")
+    dataset = sources.load(data, split)
+    held_out = dataset.take(sources.select(len(dataset), start=start, skip=skip, maximum=maximum))
+    with resumable("Nothing is kept of it.", STARTS_OVER), progress(f"calibrate {out.name}") as watch:
+        found = choose(scheme, held_out, asked, n=n, alpha=alpha, seed=seed, watch=watch)
+    for j, confidence in enumerate(found.confidence):
+        say(f"level-{j}: defers below confidence {confidence:.4g}")
+    accuracies = ", ".join(f"{a:.1f} at {r:g}" for r, a in zip(asked.radii, found.accuracy, strict=True))
+    say(f"Estimated certified accuracy in % on the {len(held_out)} images: {accuracies}.")
+    complain("note: the estimate is optimistic, since the thresholds were chosen on these images", style="yellow")
+    conclude(with_confidence(scheme, found.confidence), out)

@@ -1,0 +1,131 @@
+"""What `--set KEY=VALUE` of the training verbs changes: the options that most runs leave as they are.
+
+The models are built from the verb's preset or defaults; its own options are changes like any other.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from sigmax.config.validation import Count, Options, Positive, Seed, Share, Weight, about
+from sigmax.train.loop.settings import Settings
+
+Loop = Annotated[Settings, about("the training loop")]
+Hyper = Annotated[dict[str, Any], about("hyper-parameters of the method")]
+NetworkOptions = Annotated[dict[str, Any], about("options of the architecture, such as options.width=16")]
+Normalise = Annotated[str, about("none, cifar10 or imagenet mean and std, kept in the model")]
+ImageSize = Annotated[Count | None, about("for image folders: resize and crop to this many pixels a side")]
+
+
+class FieldKeys(Options):
+    """A nearest-neighbour field, whose base is the training's sigma."""
+
+    rate: Annotated[Positive, about("how fast log sigma changes with the distance to the training images")] = 0.01
+    k: Annotated[Count, about("nearest training images whose distance counts")] = 20
+    offset: Annotated[float, about("usual mean distance to them")] = 5.0
+
+
+class MethodKeys(Options):
+    """Of `diagnose gradients`."""
+
+    method: Hyper = Field(default_factory=dict)
+
+
+class ClassifierKeys(Options):
+    """Of `train classifier`."""
+
+    training: Loop = Settings()
+    method: Hyper = Field(default_factory=dict)
+    data_dependent: Annotated[
+        dict[str, Any] | None, about("a noise level for each image that moves during training, by DataDependent")
+    ] = None
+    field: Annotated[FieldKeys | None, about("noise by the distance to other images, as `build semi-elastic`")] = None
+    options: NetworkOptions = Field(default_factory=dict)
+    normalise: Normalise = "none"
+    validation: Annotated[Share, about("share of the images to check on during training, not train on")] = 0.0
+    validate_every: Annotated[Count, about("epochs between two such checks")] = 10
+    tune_denoiser: Annotated[bool, about("train a copy of the denoiser too: NAME.denoiser.safetensors")] = False
+    image_size: ImageSize = None
+
+
+class RouterKeys(Options):
+    """Of `train router`."""
+
+    training: Loop = Settings()
+    loss: Annotated[dict[str, Any], about("the objective (paper, certified, weighted) and its options")] = Field(
+        default_factory=dict
+    )
+    options: NetworkOptions = Field(default_factory=dict)
+    normalise: Normalise = "none"
+    held_out: Annotated[Share, about("share of the labelled inputs to check on, not train on")] = 0.1
+    image_size: ImageSize = None
+
+
+class DenoiserKeys(Options):
+    """Of `train denoiser`."""
+
+    training: Loop = Settings()
+    options: Annotated[
+        dict[str, Any], about("of the U-Net: width, multipliers=[1,2,2], blocks, attention=[16,8], dropout")
+    ] = Field(default_factory=dict)
+    classifier_weight: Annotated[Weight, about("weight of the classifier's loss beside the squared error")] = 0.01
+    validation: Annotated[Share, about("share of the images to check on, not train on")] = 0.0
+    image_size: ImageSize = None
+
+
+class FinetuneKeys(Options):
+    """Of `finetune`."""
+
+    training: Loop = Settings()
+    n: Annotated[Count, about("votes that decide each image's route")] = 100
+    consistency: Annotated[
+        Weight, about("weight of agreement between two noisy copies, for experts trained so; the paper: 0")
+    ] = 0.0
+    image_size: ImageSize = None
+
+
+class LabelKeys(Options):
+    """Of `label`."""
+
+    n0: Annotated[Count, about("samples that pick the class")] = 20
+    sampling: Annotated[Literal["fixed", "adaptive"], about("adaptive: stop when the answer is clear")] = "fixed"
+    targets: Annotated[tuple[float, ...] | None, about("adaptive: ask only which of these radii hold")] = None
+    tolerance: Annotated[Positive | None, about("adaptive: stop when the radius could grow by this share of sigma")] = (
+        None
+    )
+    fraction: Annotated[Positive, about("label this share of the inputs, picked at random")] = 1.0
+    sample_seed: Annotated[Seed, about("seed that picks them; a larger share has the inputs of a smaller one")] = 0
+    seed: Annotated[Seed, about("seed of the noise")] = 0
+    image_size: ImageSize = None
+    batch: Annotated[Count | None, about("noisy inputs in a forward pass")] = None
+    compile: Annotated[str, about("off, default, graphs, tuned, denoiser or auto, as of `certify`")] = "off"
+
+
+def given(**own: object) -> list[str]:
+    """A verb's own options as changes; `training__lr` is training.lr. Those left out change nothing."""
+    return [f"{name.replace('__', '.')}={value}" for name, value in own.items() if value is not None]
+
+
+def classifier_tables() -> Mapping[str, type]:
+    """The keys of `train classifier`, and those of every method."""
+    from sigmax.train.methods.data_dependent import DataDependent
+
+    return {"Keys of --set": ClassifierKeys, **method_tables(), "`data_dependent.`": DataDependent}
+
+
+def method_tables() -> Mapping[str, type]:
+    """The hyper-parameters of every method."""
+    from sigmax.train.methods.registry import known
+
+    return {f"`method.` of {name}: {entry.summary}": entry.kind for name, entry in known().items()}
+
+
+def router_tables() -> Mapping[str, type]:
+    """The keys of `train router`, and those of every objective."""
+    from sigmax.train.router.options import OBJECTIVES
+
+    return {
+        "Keys of --set": RouterKeys,
+        **{f"`loss.` with loss.objective={name}": kind for name, kind in OBJECTIVES.items()},
+    }

@@ -1,0 +1,111 @@
+"""`sigmax train router`: the classifier that picks an expert for each input."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sigmax.cli import options as opt
+from sigmax.cli.progress import complain, progress, resumable, say, warn_of_noise
+from sigmax.cli.train.options import Device, Epochs, Out, WithDenoiser, begun, last_report, read_denoiser
+from sigmax.errors import RequestError
+
+if TYPE_CHECKING:
+    from sigmax.cli.train.keys import RouterKeys
+
+
+def router(
+    data: opt.Data,
+    labels: Annotated[Path, typer.Option(help="Folder of labels, as written by `sigmax label`.")],
+    out: Out,
+    sigma: Annotated[
+        float | None, typer.Option(help="Noise of the router's votes, pixels in [0, 1] (default: the preset's).")
+    ] = None,
+    preset: Annotated[
+        str | None, typer.Option(help="dual-cifar10 or dual-imagenet: what the paper used; --set still applies.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Architecture, as for a classifier (default: small-cnn or the preset's).")
+    ] = None,
+    start: Annotated[
+        Path | None,
+        typer.Option(
+            help="Begin with the weights of this classifier, such as an expert's, except its last layer; it also "
+            "decides the model."
+        ),
+    ] = None,
+    denoiser: WithDenoiser = None,
+    epochs: Epochs = None,
+    device: Device = None,
+    changes: opt.Changes = None,
+    keys: Annotated[bool, opt.keys("sigmax.cli.train.keys:router_tables")] = False,
+) -> None:
+    """Train a router that picks an expert for each input; interrupted training continues when repeated.
+
+    Example: `sigmax train router --data digits --labels work/labels --sigma 0.4 --set loss.consistency=3
+    --out nets/router.safetensors`
+    """
+    from sigmax import data as sources
+    from sigmax.cli.train.keys import given
+    from sigmax.jobs.label.labels import read_labels
+    from sigmax.train.router.options import advice_on_collapse
+    from sigmax.train.router.train import train_router
+
+    own = given(training__epochs=epochs, training__device=device)
+    architecture, noise, asked = _asked(preset, model, sigma, [*own, *(changes or [])])
+    warn_of_noise(noise)
+    found = read_labels(labels)
+    dataset = sources.load(data, "train", size=asked.image_size)
+    with resumable(f"The finished epochs are kept in {out}.partial."), progress(f"train {out.name}") as watch:
+        train_router(
+            dataset,
+            found,
+            architecture=architecture,
+            sigma=noise,
+            options=asked.options,
+            normalisation=asked.normalise,
+            denoiser=read_denoiser(denoiser),
+            start=begun(start, model, asked.options, asked.normalise),
+            settings=asked.training,
+            out=out,
+            held_out=asked.held_out,
+            on_step=watch,
+            on_warning=lambda text: complain(f"warning: {text}", style="yellow"),
+            **asked.loss,
+        )
+    _conclude(out, denoiser, found.sigmas, advice_on_collapse(noise, asked.loss))
+
+
+def _asked(
+    preset: str | None, model: str | None, sigma: float | None, changes: list[str]
+) -> "tuple[str, float, RouterKeys]":
+    """Architecture, noise and keys: the preset's or the defaults, with what was given instead."""
+    from sigmax.cli.train.keys import RouterKeys
+    from sigmax.config import with_changes
+    from sigmax.train.router.options import check_loss, refuse_preset
+    from sigmax.train.router.presets import SMALL, router_preset
+
+    base = SMALL if preset is None else router_preset(preset, architecture=model)
+    loss: dict[str, Any] = {"sigma": None, **base.fields}
+    noise = loss.pop("sigma") if sigma is None else sigma
+    if noise is None:
+        raise RequestError("the router's noise is not known; give --sigma, at least the experts' largest")
+    loss.pop("sigma", None)
+    asked = with_changes(RouterKeys(training=base.settings, loss=loss), changes)
+    refuse_preset(preset, asked.loss.get("objective", "paper"))
+    check_loss(noise, asked.loss)
+    return model or base.architecture, noise, asked
+
+
+def _conclude(out: Path, denoiser: str | None, sigmas: tuple[float, ...], advice: str) -> None:
+    from sigmax.train.router.shares import said_of_routes, warning_of_collapse
+    from sigmax.train.router.train import route_names
+
+    last = last_report(out)
+    if last is not None and last.validation:
+        say(said_of_routes(last.validation, route_names(sigmas)))
+        warning = warning_of_collapse(last.validation, route_names(sigmas), advice)
+        if warning is not None:
+            complain(f"warning: {warning}", style="yellow")
+    before = "" if denoiser is None else f" --denoiser {denoiser}"
+    say(f"Wrote {out}. Next: sigmax build dual {out} EXPERT...{before} --out SYSTEM")

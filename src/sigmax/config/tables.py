@@ -1,0 +1,68 @@
+"""The documentation's tables: every key of a model with its type, default and description."""
+
+import json
+from collections.abc import Container, Iterator, Mapping
+from pathlib import Path
+from types import NoneType
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from sigmax.config.fields import fields_of, is_model, members
+
+NAMES = {int: "whole number", float: "number", bool: "true or false", str: "text", Path: "path", Any: "any"}
+SIGNS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
+
+
+def markdown(model: type, *, nested: bool = True, without: Container[str] = ()) -> str:
+    """A Markdown table of the model's keys; with `nested`, keys of tables below have dotted paths."""
+    head = ["| key | type | default | |", "|---|---|---|---|"]
+    rows = [row for row in _rows(model, nested) if row[0].strip("`") not in without]
+    return "\n".join([*head, *(f"| {' | '.join(row)} |" for row in rows)])
+
+
+def _rows(model: type, nested: bool, prefix: str = "") -> Iterator[tuple[str, ...]]:
+    for name, field in fields_of(model).items():
+        kinds = members(field.annotation)
+        if nested and is_model(kinds[0]):
+            yield from _rows(kinds[0], nested, f"{prefix}{name}.")
+            continue
+        typed = " or ".join(dict.fromkeys(_type(kind) for kind in kinds)) + _range(field)
+        said = (field.description or "").replace("|", "\\|")
+        yield f"`{prefix}{name}`", typed.replace("|", "\\|"), _default(field), said
+
+
+def _type(kind: Any) -> str:
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is Literal:
+        return ", ".join(f"`{option}`" for option in inner)
+    if origin is tuple:
+        return "list of " + " or ".join(_type(one) for one in members(inner[0]))
+    if is_model(kind) or origin is not None or kind in (dict, Mapping):
+        return "table"
+    return NAMES.get(kind, getattr(kind, "__name__", str(kind)))
+
+
+def _range(field: FieldInfo) -> str:
+    found = [
+        f"{sign} {_bound(getattr(bound, name))}"
+        for bound in field.metadata
+        for name, sign in SIGNS.items()
+        if getattr(bound, name, None) is not None
+    ]
+    return f" {', '.join(found)}" if found else ""
+
+
+def _bound(value: float) -> str:
+    """A bound; those of integer types as powers of two."""
+    return f"2^{int(value).bit_length() - 1}" if value >= 2**32 else f"{value:g}"
+
+
+def _default(field: FieldInfo) -> str:
+    value = field.get_default(call_default_factory=True)
+    if value is PydanticUndefined:
+        return "required"
+    if isinstance(value, NoneType) or value in ((), {}) or is_model(type(value)):
+        return ""
+    return f"`{json.dumps(value, default=list if isinstance(value, tuple) else str)}`"

@@ -1,0 +1,1 @@
+"""The vote engine: batching across inputs, precision, compilation, devices."""

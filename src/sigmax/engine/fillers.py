@@ -1,0 +1,131 @@
+"""Batches of noisy inputs: sampled block by block on a CPU, computed where the network votes on a GPU.
+
+The items of a batch have one noise distribution, each with its own level.
+"""
+
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sigmax.engine.inputs import Item, Noisy, sent
+from sigmax.noise import philox, sampler_of
+from sigmax.noise.addressed import BLOCK, Address, BlockSource, empty
+from sigmax.noise.sampler import Rows
+
+WORTH_A_THREAD = 32_768  # numbers a block: fewer are sampled faster than another thread is started
+Spans = Sequence[tuple[int, int, int]]  # which samples of which items stand in a batch: (item, first, last)
+
+
+def filler_for(device: torch.device, inputs: Noisy, items: Sequence[Item], size: int) -> "CpuFiller | DeviceFiller":
+    """What fills the batches of a network on this device."""
+    kind = CpuFiller if device.type == "cpu" else DeviceFiller
+    return kind(inputs, items, size, device)
+
+
+class Piece(NamedTuple):
+    """Rows `first` to `last` of a batch: the samples of one block of noise from `low` on."""
+
+    first: int
+    last: int
+    address: Address
+    low: int
+
+
+class CpuFiller:
+    """Writes noisy inputs into one buffer that every batch reuses.
+
+    Large whole blocks are sampled by several threads at once. A block that the batch's edge cuts is sampled by one
+    source that stays where it is, because the next batch goes on with it.
+    """
+
+    def __init__(self, inputs: Noisy, items: Sequence[Item], size: int, device: torch.device) -> None:
+        del device  # it is the CPU
+        self.inputs, self.items = inputs, items
+        self.sampler = sampler_of(items[0].request.noise)
+        shape = inputs.x.shape[1:]
+        self.batch = empty((size, *shape))
+        self.rows = torch.empty(size, dtype=torch.int64, device="cpu")
+        self.source = BlockSource(self.sampler)
+        self.thread = threading.local()  # each thread's own source
+        threads = torch.get_num_threads() if BLOCK * shape.numel() >= WORTH_A_THREAD else 1
+        self.pool = ThreadPoolExecutor(threads) if threads > 1 else None
+
+    def fill(self, spans: Spans) -> tuple[Tensor, Tensor]:
+        """The batch of these samples, and which item each row belongs to."""
+        used = 0
+        pieces: list[Piece] = []
+        for i, start, stop in spans:
+            self.rows[used : used + stop - start] = i
+            pieces += self._pieces(self.items[i], used, start, stop)
+            used += stop - start
+        self._sample(pieces)
+        used = 0
+        for i, start, stop in spans:
+            item, samples = self.items[i], self.batch[used : used + stop - start]
+            self.sampler.add_to(self.inputs.x[item.position], item.request.noise, samples)
+            used += stop - start
+        return self.batch[:used], self.rows[:used]
+
+    def _pieces(self, item: Item, row: int, start: int, stop: int) -> Iterator[Piece]:
+        seed, input_id = self.inputs.seed, self.inputs.ids[item.position]
+        for index, low, high in in_blocks(start, stop):
+            yield Piece(row, row + high - low, Address(seed, input_id, item.stage, index), low)
+            row += high - low
+
+    def _sample(self, pieces: Sequence[Piece]) -> None:
+        for piece in pieces:
+            if self.pool is None or piece.last - piece.first < BLOCK:
+                self._sample_from(self.source, piece)
+        if self.pool is not None:
+            list(self.pool.map(self._sample_in_thread, (p for p in pieces if p.last - p.first == BLOCK)))
+
+    def _sample_in_thread(self, piece: Piece) -> None:
+        if not hasattr(self.thread, "source"):
+            self.thread.source = BlockSource(self.sampler)
+        self._sample_from(self.thread.source, piece)
+
+    def _sample_from(self, source: BlockSource, piece: Piece) -> None:
+        source.fill(self.batch[piece.first : piece.last], piece.address, piece.low)
+
+
+def in_blocks(start: int, stop: int) -> Iterator[tuple[int, int, int]]:
+    """The samples `start` to `stop` as (block, first, last) within each block they touch."""
+    for index in range(start // BLOCK, -(-stop // BLOCK)):
+        yield index, max(start - index * BLOCK, 0), min(stop - index * BLOCK, BLOCK)
+
+
+class DeviceFiller:
+    """Writes noisy inputs into one buffer on the device that every batch reuses.
+
+    Only which samples of which items stand in a batch goes to the device; the inputs went once. The noise of a
+    sample follows from its address alone, wherever in a batch it stands.
+    """
+
+    def __init__(self, inputs: Noisy, items: Sequence[Item], size: int, device: torch.device) -> None:
+        self.device = device
+        self.shape = inputs.x.shape[1:]
+        self.x = inputs.on(device)
+        self.batch = torch.empty((size, self.x.shape[1]), dtype=torch.float32, device=device)
+        streams = [
+            philox.stream_of(seed=inputs.seed, input_id=inputs.ids[item.position], stage=item.stage) for item in items
+        ]
+        self.sampler = sampler_of(items[0].request.noise)
+        self.streams = sent(torch.tensor(streams, dtype=torch.int64), device)
+        self.levels = sent(self.sampler.levels([item.request.noise for item in items]), device)
+        self.positions = sent(torch.tensor([item.position for item in items]), device)
+
+    def fill(self, spans: Spans) -> tuple[Tensor, Tensor]:
+        """The batch of these samples, and which item each row belongs to."""
+        items = self._sent(np.repeat([i for i, _, _ in spans], [stop - start for _, start, stop in spans]))
+        samples = self._sent(np.concatenate([np.arange(start, stop) for _, start, stop in spans]))
+        batch = self.batch[: len(items)]
+        self.sampler.write(Rows(batch, self.x, self.streams, self.levels, self.positions, items, samples))
+        return batch.view(-1, *self.shape), items
+
+    def _sent(self, numbers: "np.ndarray[tuple[int], np.dtype[np.int64]]") -> Tensor:
+        return sent(torch.from_numpy(np.ascontiguousarray(numbers, dtype=np.int64)), self.device)

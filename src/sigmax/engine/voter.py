@@ -1,0 +1,356 @@
+"""A network as a voter: a batch of noisy inputs in, one class id each out."""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sigmax.engine import compilation, placement
+from sigmax.engine.outputs import alike, class_ids, raised_by_model
+from sigmax.engine.precision import check_computes_in, full_precision
+from sigmax.errors import RequestError, RunError
+from sigmax.models.adapters.exported import as_callable
+from sigmax.models.answers import as_tensor
+from sigmax.noise.addressed import BLOCK
+from sigmax.noise.gaussian import trial_copies
+
+Model = Callable[..., Any]  # a batch to logits or class ids
+Precision = torch.dtype | str  # a dtype of torch, or one of DTYPES by name
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+LARGEST_LEARNED = 31 << 20  # bytes; glibc ignores blocks of 32 MiB and more
+TRIAL = 4  # inputs of a trial batch whose neighbours are exchanged
+CPU_BATCH, GPU_BATCH = 1024, 4096  # inputs a forward pass, at most, unless given
+TRIED_BATCHES = (1024, 2048, 4096)  # where a GPU's best one is to be found
+PIECES, LEAST_PIECE = 8, 128  # of a compiled batch: less than half of one is run in eighths of this size or more
+SMALL = 256  # numbers of an input, below which a CPU convolves faster in the usual layout, as measured
+CACHED_NUMBERS = 1 << 17  # input numbers of a batch that suits a CPU's cache, as measured on small networks
+
+
+class Voter:
+    """A model with the device, precision and batch size it votes with.
+
+    `model`: any callable from a batch to logits (batch, classes) or to class ids (batch,). One that declares
+    `takes_sigma = True` is called as `model(batch, sigma)`. Numpy arrays and Hugging Face outputs will do. A torch
+    module is left where it is: it votes with copies of what lies on another device, and of convolutions' weights,
+    which are laid out channels last (see `placement`).
+    `votes=False`: the model is asked for `scores` instead, so class ids will not do.
+    `compile`: False ("off"), True ("default"), "graphs" (CUDA graphs), "tuned" (kernels tried at length),
+    "denoiser" (of a `Denoised`, that part alone) or "auto", which tries these and batch sizes when the first inputs
+    come, and remembers on this machine what won.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        classes: int,
+        device: str | torch.device | None = None,
+        dtype: Precision | None = None,
+        batch: int | None = None,
+        compile: bool | str = False,  # noqa: A002 (the name users know from torch)
+        votes: bool = True,
+        parts: tuple[int, ...] | None = None,
+    ) -> None:
+        model = as_callable(model)
+        if not callable(model):
+            raise RequestError(f"model must be callable (batch -> logits or class ids); got {type(model).__name__}")
+        self.model = model
+        self.classes = classes
+        self.device = _device(model, device)
+        self.dtype = _dtype(dtype)
+        check_computes_in(model, self.dtype)
+        self.batch = _batch(batch, self.device)
+        self._batch_was_given = batch is not None
+        self.takes_sigma = bool(getattr(model, "takes_sigma", False))
+        convolves = isinstance(model, nn.Module) and any(isinstance(part, nn.Conv2d) for part in model.modules())
+        self.layout = torch.channels_last if votes and convolves else torch.contiguous_format
+        self._copies: list[placement.Copied] | None = None  # of the model's tensors; made before the first vote
+        self.compile = compilation.mode_of(compile)
+        self.mode = "off" if self.compile == compilation.AUTO else self.compile
+        self._forward: Model = compilation.compiled(model, self.mode)
+        self._tried_for: torch.Size | None = None  # the shape of inputs that "auto" has decided for
+        self.votes = votes
+        self.parts = parts or (classes,)  # the model's logits are those of several networks side by side
+        # With others, where they share work (`sharing`). The key holds the voters, so that none of them is replaced.
+        self.joint: dict[tuple[Voter, ...], Voter] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What another process needs to vote as this one does: settled mode and batch, and any device of the kind."""
+        settled = self.mode if self.compile != compilation.AUTO or self._tried_for is not None else self.compile
+        here = ("_forward", "_copies", "joint", "device")
+        state = {name: value for name, value in vars(self).items() if name not in here}
+        layout = str(self.layout).removeprefix("torch.")  # torch cannot save the object
+        return {**state, "device": self.device.type, "compile": settled, "layout": layout, "_batch_was_given": True}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.device, self.layout, self.joint = _device(self.model, state["device"]), getattr(torch, state["layout"]), {}
+        self._copies = None
+        self._forward = compilation.compiled(self.model, self.mode)
+
+    @property
+    def compiled(self) -> bool:
+        """Whether the network runs compiled, and so in batches of one size."""
+        return self.mode != "off"
+
+    def lay_out(self, layout: torch.memory_format) -> None:
+        """How weights and images lie in memory: with channels of a pixel side by side convolutions are faster."""
+        self.layout, self._copies = layout, None
+
+    def copies(self, *, fresh: bool = False) -> list[placement.Copied]:
+        """Copies of the model's tensors where they lie wrong; `fresh`: as the model's are now, also if trained."""
+        if self._copies is None or fresh:
+            module = self.model if isinstance(self.model, nn.Module) else None
+            self._copies = [] if module is None else placement.copies(module, self.device, self.layout)
+        return self._copies
+
+    def _settle_layout(self, batch: Tensor, sigma: float) -> None:
+        """Go back to the usual layout where a model insists on it, as one with .view() between layers does."""
+        if self.layout is torch.channels_last:
+            try:
+                with voting([self]):
+                    self._call(self.model, self._laid_out(batch.to(self.device)), sigma)
+            except Exception:  # whatever it is, the trial that follows says it
+                self.lay_out(torch.contiguous_format)
+
+    def fit_to(self, numbers: int) -> None:
+        """Choose batch and layout for inputs of so many numbers, on a CPU."""
+        if self.device.type != "cpu":
+            return
+        if not self._batch_was_given:
+            self.batch = cpu_batch(numbers)
+        if numbers < SMALL:
+            self.lay_out(torch.contiguous_format)
+
+    def check(self, x: Tensor, sigma: float) -> None:
+        """Cast a few votes to find out, before any long work, whether model and inputs fit together."""
+        self.fit_to(x[0].numel())
+        self.copies(fresh=True)
+        noisy = trial_copies(x[0], sigma, 2 * TRIAL)
+        self._settle_layout(noisy, sigma)
+        with voting([self]):
+            self._check_independence(noisy, sigma)
+            if self.compile == compilation.AUTO and self._tried_for != x.shape[1:]:
+                self._choose_mode(noisy[:1], sigma)
+
+    def _check_independence(self, noisy: Tensor, sigma: float) -> None:
+        """Raise if the answer for an input depends on the rest of its batch."""
+        same, near = noisy[:TRIAL], noisy[TRIAL:]
+        far = -3 * near
+        # The same inputs in the middle, among other neighbours before and behind, and in another order.
+        half = TRIAL // 2
+        first = self._trial(torch.cat([near[:half], same, near[half:]]), sigma)[half:-half]
+        second = self._trial(torch.cat([far[:half], same.flip(0), far[half:]]), sigma)[half:-half].flip(0)
+        if not alike(first, second):
+            raise RequestError(
+                "the model's answer for an input changes with the other inputs of its batch, so no certificate "
+                "would hold; use running statistics in its normalisation layers, call .eval() on a wrapped module, "
+                "and take randomness out"
+            )
+
+    def _choose_mode(self, one: Tensor, sigma: float) -> None:
+        """Settle how to run the network on inputs like `one`: as remembered, or as a trial shows."""
+        given = self.batch if self._batch_was_given else None
+        key = compilation.key_of(self.model, one.shape[1:], self.device, self.dtype, given)
+        best = compilation.remembered(key)
+        if best is None:
+            sizes = TRIED_BATCHES if given is None and self.device.type == "cuda" else (self.batch,)
+            best, _ = compilation.fastest(
+                lambda forward, batch: self._call(forward, self._laid_out(batch), sigma),
+                self.model,
+                one.to(self.device),
+                batches=sizes,
+            )
+            compilation.remember(key, best)
+        self.mode, self.batch, self._tried_for = best.mode, best.batch, one.shape[1:]
+        self._forward = compilation.compiled(self.model, best.mode)
+
+    def _trial(self, batch: Tensor, sigma: float) -> Tensor:
+        try:
+            output = self._call(self.model, self._laid_out(batch.to(self.device)), sigma)
+        except RequestError:
+            raise
+        except Exception as error:  # a model is the user's code: whatever it raises, its own words say it best
+            raise raised_by_model(error, batch, self.device) from error
+        class_ids(output, len(batch), self.classes)
+        if not self.votes and output.ndim != 2:
+            raise RequestError(f"the model must return scores of shape (batch, {self.classes}), not class ids")
+        if not self.votes and output.dtype not in (torch.float32, torch.float64):
+            raise RequestError(f"scores must be 32-bit floats or finer, since their margin counts; got {output.dtype}")
+        return output.detach().clone()
+
+    def vote(self, batch: Tensor, sigma: float) -> tuple[Tensor, Tensor]:
+        """Class ids of a batch, (n, parts), and a flag (still on the device): whether any of them is no class.
+
+        A batch that does not fit the device's memory is divided by two until it does, and so are those to come.
+        """
+        while True:
+            try:
+                parts = [self._votes(batch[i : i + self.batch], sigma) for i in range(0, len(batch), self.batch)]
+            except torch.OutOfMemoryError:
+                if self.batch == 1:
+                    raise
+                self.batch //= 2
+                torch.cuda.empty_cache()
+            else:
+                votes, invalid = zip(*parts, strict=True)
+                return torch.cat(votes), torch.stack(invalid).any()
+
+    def _votes(self, batch: Tensor, sigma: float) -> tuple[Tensor, Tensor]:
+        output = self.output(batch, sigma)
+        ids, invalid = class_ids(output, len(batch), self.classes)
+        if len(self.parts) == 1:
+            return ids[:, None], invalid
+        return torch.stack([part.argmax(1) for part in torch.split(output, list(self.parts), dim=1)], dim=1), invalid
+
+    def output(self, batch: Tensor, sigma: float) -> Tensor:
+        """What the network returns for a batch of at most `batch` noisy inputs."""
+        batch = self._laid_out(batch.to(self.device))
+        small = self.batch // PIECES
+        if not self.compiled or len(batch) >= self.batch:
+            return self._call(self._forward, batch, sigma)
+        if small < LEAST_PIECE or len(batch) > self.batch // 2:
+            return self._padded(batch, self.batch, sigma)
+        # Adaptive sampling has small rounds. A captured graph overwrites its output, so each piece's is copied.
+        return torch.cat([self._padded(piece, small, sigma).clone() for piece in torch.split(batch, small)])
+
+    def _padded(self, batch: Tensor, size: int, sigma: float) -> Tensor:
+        """A compiled network is compiled for each size of batch, so there are two; what is padded is cut off again."""
+        padded = torch.cat([batch, batch[:1].expand(size - len(batch), *batch.shape[1:])])
+        layout = self.layout if batch.ndim == 4 else torch.contiguous_format  # another would be compiled again
+        return self._call(self._forward, padded.contiguous(memory_format=layout), sigma)[: len(batch)]
+
+    def _laid_out(self, batch: Tensor) -> Tensor:
+        """As the model likes it; on a GPU a copy: it may work in place, and what ran out of memory comes again."""
+        layout = self.layout if batch.ndim == 4 else torch.contiguous_format
+        if self.device.type == "cuda":
+            return batch.clone(memory_format=layout)
+        return batch.contiguous(memory_format=layout)
+
+    def scores(self, batch: Tensor) -> Tensor:
+        """The logits of a batch without noise, on the CPU, in full 32-bit precision; checked to be finite."""
+        output = self._call(self._forward, batch.to(self.device), 0.0)
+        class_ids(output, len(batch), self.classes)
+        if not bool(output.isfinite().all()):
+            raise RunError("the model returned scores that are not finite. Check the weights and their precision")
+        return output.detach().cpu()
+
+    def like(self, other: "Voter") -> bool:
+        """Whether the two cast the same votes with the same settings, so that one can do the work of both."""
+        return self.model is other.model and self._settings() == other._settings()
+
+    def _settings(self) -> tuple[object, ...]:
+        # A batch nobody asked for follows the inputs' shape, and may not have met any yet.
+        batch = self.batch if self._batch_was_given else None
+        return self.classes, self.device, self.dtype, self.compile, self.votes, batch
+
+    def _call(self, model: Model, batch: Tensor, sigma: float) -> Tensor:
+        with torch.inference_mode(), self._precision(), nullcontext() if self.votes else full_precision():
+            if not self.takes_sigma:
+                output = model(batch)
+            else:
+                output = model(batch, sigma if model is self.model else self._for_compiled(sigma))
+        checked_later: Tensor = as_tensor(output, self.device)
+        return checked_later
+
+    def _for_compiled(self, sigma: float) -> float | Tensor:
+        """A tensor where the model takes one: a compiled network is compiled again for every number it is given."""
+        if not getattr(self.model, "sigma_may_be_tensor", False):
+            return sigma
+        return torch.full((1,), sigma, dtype=torch.float64, device=self.device)  # to be rounded as a number is
+
+    def _precision(self) -> AbstractContextManager[Any]:
+        if self.dtype is not torch.float32:
+            return torch.autocast(self.device.type, dtype=self.dtype)
+        # The caller may be within an autocast of their own; what is recorded as 32 bits must be.
+        foreign = torch.is_autocast_enabled(self.device.type)
+        return torch.autocast(self.device.type, enabled=False) if foreign else nullcontext()
+
+
+@contextmanager
+def voting(voters: Iterable[Voter]) -> Iterator[None]:
+    """Within it the voters' modules are in eval mode, on their devices and laid out; afterwards as they were.
+
+    In training mode a vote would depend on the batch it stands in, and no certificate would hold.
+    """
+    voters = list(voters)
+    usual = [voter for voter in voters if voter.layout is torch.contiguous_format]
+    laid_out = [voter for voter in voters if voter.layout is not torch.contiguous_format]
+    keep = [voter.model for voter in usual if isinstance(voter.model, nn.Module)] if laid_out else []
+    with ExitStack() as stack:
+        # A model that insists on the usual layout has its way with what it shares, so it comes last.
+        stack.enter_context(placement.in_place([voter.copies() for voter in (*laid_out, *usual)], keep))
+        for model in {id(voter.model): voter.model for voter in voters}.values():
+            if isinstance(model, nn.Module):
+                stack.enter_context(_eval_mode(model))
+        yield
+
+
+@contextmanager
+def _eval_mode(model: nn.Module) -> Iterator[None]:
+    before = [(part, part.training) for part in model.modules()]
+    if not any(training for _, training in before):
+        yield
+        return
+    with suppress(NotImplementedError):  # an exported program has its mode built in
+        model.eval()
+    try:
+        yield
+    finally:
+        if before[0][1]:
+            with suppress(NotImplementedError):
+                model.train()
+        for part, training in before:
+            part.training = training
+
+
+def cpu_batch(numbers: int) -> int:
+    """Inputs a forward pass so that a layer's results stay in the cache: 1,024 of 8x8 pixels, 128 of 3x32x32."""
+    fitting = max(1, CACHED_NUMBERS // numbers)
+    return min(CPU_BATCH, max(BLOCK, 1 << fitting.bit_length() - 1))
+
+
+def keep_freed_memory() -> None:
+    """Make the C library keep what a batch frees, where it would hand it back and fault it in again.
+
+    glibc learns from a large block that is freed; without this a small network spends most of its time on page
+    faults (measured: 120,000 votes a second instead of 340,000). Elsewhere it does nothing.
+    """
+    torch.empty(LARGEST_LEARNED, dtype=torch.uint8, device="cpu")
+
+
+def _device(model: Model, device: str | torch.device | None) -> torch.device:
+    if device is None:
+        tensors = [*model.parameters(), *model.buffers()] if isinstance(model, nn.Module) else []
+        return tensors[0].device if tensors else torch.device("cpu")
+    return check_device(device)
+
+
+def check_device(device: str | torch.device) -> torch.device:
+    """The device, if it can be used here."""
+    try:
+        chosen = torch.device(device)
+        torch.empty(1, device=chosen)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise RequestError(f"device {str(device)!r} cannot be used here: {error}. Try device='cpu'") from error
+    return chosen
+
+
+def _dtype(dtype: Precision | None) -> torch.dtype:
+    chosen = DTYPES.get(dtype, dtype) if isinstance(dtype, str) else dtype or torch.float32
+    if chosen not in DTYPES.values():
+        raise RequestError(
+            f"dtype must be one of {', '.join(DTYPES)} or {', '.join(map(str, DTYPES.values()))}; got {dtype!r}"
+        )
+    assert isinstance(chosen, torch.dtype)
+    return chosen
+
+
+def _batch(batch: int | None, device: torch.device) -> int:
+    if batch is None:
+        return CPU_BATCH if device.type == "cpu" else GPU_BATCH
+    if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
+        raise RequestError(f"batch must be a whole number of inputs, at least 1; got {batch!r}")
+    return batch

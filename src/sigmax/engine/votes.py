@@ -1,0 +1,221 @@
+"""The engine: runs many procedures at once and keeps every batch full across their inputs.
+
+# x inputs; an item is what is asked of one input; the votes of a round lie end to end on one line, cut into batches
+
+The layout of a round depends only on what is asked, never on what is already known, so a resumed run casts each
+missing vote in the batch it would have stood in. A batch in which nothing is unknown is not run.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate, chain
+
+import torch
+from torch import Tensor
+
+from sigmax.engine.fillers import Spans, filler_for
+from sigmax.engine.inputs import Item, Noisy, sent
+from sigmax.engine.outputs import refuse_invalid
+from sigmax.engine.sharing import joint_voter
+from sigmax.engine.voter import Voter, keep_freed_memory, voting
+from sigmax.errors import RunError
+from sigmax.rules.certificate import Stage
+from sigmax.rules.procedure import (
+    Answer,
+    Counts,
+    JointCounts,
+    JointRequest,
+    Procedure,
+    Question,
+    Result,
+    ScoreRequest,
+    Scores,
+    SigmaRequest,
+)
+from sigmax.rules.replay import Recording
+
+MOST_BATCHES = 64  # that a round fills: the last one is seldom full, so they should be many
+Recorded = Mapping[int, Sequence[Stage]]  # position of an input -> the stages already recorded for it
+
+
+def run(
+    procedures: Sequence[Procedure[Result]],
+    inputs: Noisy,
+    voters: Mapping[str, Voter],
+    known: Recorded | None = None,
+) -> Iterator[tuple[int, Result]]:
+    """Results as they are reached, each with the position of its input.
+
+    Networks vote in eval mode; whenever a result is handed out they are as the caller left them.
+    """
+    results = _rounds(procedures, inputs, voters, known or {})
+    while True:
+        with voting(voters.values()):
+            some = next(results, None)
+        if some is None:
+            return
+        yield from some
+
+
+def _rounds(
+    procedures: Sequence[Procedure[Result]], inputs: Noisy, voters: Mapping[str, Voter], known: Recorded
+) -> Iterator[list[tuple[int, Result]]]:
+    """Procedures advance together: a round answers what is asked at the moment, the first inputs first and no more
+    than fills `MOST_BATCHES`. So large requests do not wait for each other: inputs finish one after another, and a
+    run that is cut loses the votes of a few. Results come one by one from a CPU, which is slow, else round by round.
+    """
+    asked = {position: next(procedure) for position, procedure in enumerate(procedures)}
+    most = MOST_BATCHES * max(voter.batch for voter in voters.values())
+    patience = 1 if any(voter.device.type == "cpu" for voter in voters.values()) else len(procedures)
+    ended = list[tuple[int, Result]]()
+    while asked:
+        now = first_requests(asked, most)
+        asked = {position: question for position, question in asked.items() if position not in now}
+        for position, reply in answer(now, inputs, voters, known):
+            try:
+                asked[position] = procedures[position].send(reply)
+            except StopIteration as end:
+                ended.append((position, end.value))
+            if len(ended) >= patience:
+                yield ended
+                ended = []
+        asked = dict(sorted(asked.items()))
+        if ended:
+            yield ended
+            ended = []
+
+
+def first_requests(asked: Mapping[int, Question], most: int) -> dict[int, Question]:
+    """The requests of the first inputs, up to `most` votes together; at least one, and all that need no votes."""
+    taken: dict[int, Question] = {}
+    votes = 0
+    for position, question in asked.items():
+        n = 0 if isinstance(question, ScoreRequest | SigmaRequest) else question.n
+        if not taken or votes + n <= most:
+            taken[position] = question
+            votes += n
+    return taken
+
+
+def answer(
+    asked: Mapping[int, Question], inputs: Noisy, voters: Mapping[str, Voter], known: Recorded
+) -> Iterator[tuple[int, Answer]]:
+    """The answers to all requests; those that can share a batch do. A GPU has its work when this returns."""
+    together: dict[tuple[int, str, float | None], tuple[Voter, list[Item]]] = {}
+    scored = list[tuple[int, Answer]]()
+    for position, question in asked.items():
+        assert not isinstance(question, SigmaRequest)  # the scheme answers these
+        stages = known.get(position, ())
+        reply = Recording(stages).answer(question) if stages else None
+        if isinstance(question, ScoreRequest):
+            scored.append((position, reply or score(voters[question.network], inputs.x[position])))
+            continue
+        requests = question.asks if isinstance(question, JointRequest) else (question,)
+        voters_asked = [voters[request.network] for request in requests]
+        voter = voters_asked[0] if len(requests) == 1 else joint_voter(voters_asked)
+        noise = requests[0].noise
+        # One network may have several names. A batch has one distribution, and one level if the model takes sigma.
+        shared = id(voter), noise.name, noise.sigma if voter.takes_sigma else None
+        together.setdefault(shared, (voter, []))[1].append(Item(position, requests, _as_counts(reply)))
+    tallies = [tally(voter, items, inputs) for voter, items in together.values()]
+    return chain(scored, ((position, _as_answer(counts)) for position, counts in chain(*tallies)))
+
+
+def _as_answer(counts: tuple[Counts | None, ...]) -> Answer:
+    alone = counts[0] if len(counts) == 1 else None
+    return JointCounts(counts) if alone is None else alone
+
+
+def _as_counts(reply: Answer | None) -> tuple[Counts | None, ...] | None:
+    assert not isinstance(reply, Scores | float)
+    return reply.counts if isinstance(reply, JointCounts) else None if reply is None else (reply,)
+
+
+def score(voter: Voter, x: Tensor) -> Scores:
+    """The scores of one input by itself: a batch of one, so that they do not depend on any neighbour."""
+    (first, second), (top, _) = voter.scores(x[None])[0].double().topk(2)
+    size = float(x.double().norm()) * x.numel()
+    return Scores(int(top), float(first), float(second), size)
+
+
+def tally(voter: Voter, items: Sequence[Item], inputs: Noisy) -> Iterator[tuple[int, tuple[Counts | None, ...]]]:
+    """Cast the votes of `items` batch by batch; on a CPU each item's counts come as soon as they are complete.
+
+    A GPU is given all batches before this returns, and asked for its counts when they are wanted: so the networks of
+    a round follow each other without a pause.
+    """
+    work = Tally(voter, items, inputs)
+    if voter.device.type == "cpu":
+        keep_freed_memory()
+        return (counted for _ in work.batches() for counted in work.counted())
+    for _ in work.batches():
+        pass
+    return work.counted()
+
+
+class Tally:
+    """The votes of several items for one network, cast in full batches."""
+
+    def __init__(self, voter: Voter, items: Sequence[Item], inputs: Noisy) -> None:
+        self.voter, self.items = voter, items
+        self.ends = list(accumulate(item.request.n for item in items))
+        self.size = min(voter.batch, self.ends[-1])  # read once: the voter may serve inputs of another shape meanwhile
+        self.filler = filler_for(voter.device, inputs, items, self.size)
+        self.shifts = sent(torch.tensor([0, *accumulate(voter.parts)][:-1]), voter.device)
+        self.counts = torch.zeros(len(items) * voter.classes, dtype=torch.int64, device=voter.device)
+        self.invalid = torch.zeros((), dtype=torch.bool, device=voter.device)
+        self.done = self.reported = 0
+
+    def batches(self) -> Iterator[None]:
+        """Cast the votes, one batch at a step."""
+        for first in range(0, self.ends[-1], self.size):
+            last = min(first + self.size, self.ends[-1])
+            touched = overlapping(self.ends, self.done, last)
+            if any(self.items[i].known is None for i in touched):
+                self._cast([(i, *span(self.items, self.ends, i, first, last)) for i in touched])
+            self.done += sum(self.ends[i] <= last for i in touched)
+            yield
+
+    def _cast(self, spans: Spans) -> None:
+        batch, rows = self.filler.fill(spans)
+        votes, bad = self.voter.vote(batch, self.items[spans[0][0]].request.sigma)
+        cells = (rows.to(votes.device)[:, None] * self.voter.classes + self.shifts + votes).flatten()
+        self.counts.scatter_add_(0, cells, torch.ones_like(cells))
+        self.invalid |= bad
+
+    def counted(self) -> Iterator[tuple[int, tuple[Counts | None, ...]]]:
+        """The counts of the items that were completed since this was last asked."""
+        if self.done == self.reported:
+            return
+        refuse_invalid(self.invalid, self.voter.classes)
+        first, self.reported = self.reported, self.done
+        table = self.counts.view(-1, self.voter.classes)[first : self.done].tolist()  # the one copy to the host
+        for item, row in zip(self.items[first : self.done], table, strict=True):
+            yield item.position, complete(item, row, self.voter.parts)
+
+
+def complete(item: Item, counted: Sequence[int], parts: Sequence[int]) -> tuple[Counts | None, ...]:
+    """The item's counts, checked to be complete: a vote lost on the way must never make a bound look better."""
+    ends = list(accumulate(parts))
+    cast = (tuple(counted[end - k : end]) for end, k in zip(ends, parts, strict=True))
+    counts: tuple[Counts | None, ...] = item.known or tuple(cast)
+    for votes in counts:
+        if votes is not None and sum(votes) != item.request.n:
+            raise RunError(
+                f"{item.request.n} votes were asked for and {sum(votes)} counted; this is a bug, please report it"
+            )
+    return counts
+
+
+def overlapping(ends: Sequence[int], done: int, last: int) -> range:
+    """The items with votes before `last`, given that the first `done` are finished."""
+    stop = done
+    while stop < len(ends) and (stop == done or ends[stop - 1] < last):
+        stop += 1
+    return range(done, stop)
+
+
+def span(items: Sequence[Item], ends: Sequence[int], i: int, first: int, last: int) -> tuple[int, int]:
+    """Which samples of item i stand in the batch from `first` to `last`."""
+    n, start = items[i].request.n, items[i].request.start
+    begin = ends[i] - n
+    return start + max(first - begin, 0), start + min(last - begin, n)

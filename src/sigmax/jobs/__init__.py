@@ -1,0 +1,1 @@
+"""Jobs: a scheme run over a data set."""

@@ -1,0 +1,79 @@
+"""A run held against its data: what the records cannot show by themselves."""
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from sigmax.data import Dataset
+from sigmax.errors import RequestError
+from sigmax.radius import Memory
+from sigmax.records.lines import Record
+from sigmax.records.run import Run, record_lines
+from sigmax.records.verify import Finding
+from sigmax.rules.certificate import Role
+from sigmax.rules.memorized import MemorizedRule
+from sigmax.rules.registry import parts_of, rebuild
+from sigmax.rules.replay import replay
+from sigmax.rules.sampling import remade
+
+
+def data_findings(run: Run, dataset: Dataset) -> Iterator[Finding]:
+    """Where labels are not the inputs', and in a run of `Memorized` distances are not; nothing if all is right.
+
+    For runs that `verify` found to hold; refused where the data is not the one that the run names.
+    """
+    if dataset.fingerprint != run.plan.data.get("fingerprint"):
+        raise RequestError(
+            f"{run.path} is a run of other data ({run.plan.data.get('name')} {run.plan.data.get('split')}): the images "
+            "given are not the same. Give the source, the split and the image size (--image-size) that it was "
+            "certified with; files may also have been added, removed or changed since"
+        )
+    wrong = [*_size_findings(run.plan.rule, dataset), *_label_findings(run, dataset)]
+    yield from wrong
+    rule = rebuild(run.plan.rule)
+    if not wrong and isinstance(rule, MemorizedRule):  # of other inputs nothing could be said
+        yield from _memory_findings(run, rule, dataset)
+
+
+def _numbered(run: Run) -> Iterator[tuple[int, Record]]:
+    """The records, each with the line that it stands in."""
+    lines = record_lines(run.path)
+    yield from ((lines[record.index], record) for record in run.records)
+
+
+def _size_findings(rule: Mapping[str, Any], dataset: Dataset) -> Iterator[Finding]:
+    """Semi-elastic radii shrink with the dimension, which is the images' and nobody's choice."""
+    size = math.prod(dataset.shape)
+    if rule.get("dim", size) != size:
+        yield Finding(1, f"the plan speaks of inputs of {rule['dim']} numbers; those of the data have {size}")
+    for part in parts_of(rule):
+        yield from _size_findings(part.description, dataset)
+
+
+def _label_findings(run: Run, dataset: Dataset) -> Iterator[Finding]:
+    for line, record in _numbered(run):
+        if record.index >= len(dataset):
+            yield Finding(line, f"input {record.index} is not in the data, which has {len(dataset)} inputs")
+            continue
+        label = dataset.labels_at([record.index])[0]
+        if record.label != label:
+            there = "it has none" if label is None else f"its label is {label}"
+            yield Finding(line, f"input {record.index} has the label {record.label} here; in the data {there}")
+
+
+def _memory_findings(run: Run, rule: MemorizedRule, dataset: Dataset) -> Iterator[Finding]:
+    """Where a distance is wrong or a ball was overlooked: the memory is built again, in the order of the file."""
+    plan, memory = run.plan, Memory(dataset.pixels([0]).size)
+    for line, record in _numbered(run):
+        c, x = record.certificate, dataset.pixels([record.index]).ravel()
+        procedure = rule.certifying(n0=plan.n0 or 0, n=plan.n, alpha=plan.alpha, sampling=remade(plan.sampling))
+        found, _ = memory.explain(x, *rule.proposed(replay(procedure, c.stages)))
+        settled = next((stage.radius for stage in c.stages if stage.role is Role.MEMORY), None)
+        if settled != found.radius or (found.radius and c.predicted != found.label):
+            yield Finding(
+                line,
+                f"input {record.index}: the memory of the inputs before gives class {found.label} within "
+                f"{found.radius}; the record says class {c.predicted} within {settled}",
+            )
+        if c.predicted is not None:
+            memory.add(x, c.predicted, c.radius)

@@ -1,0 +1,142 @@
+"""Architectures by name, so that a file can say which network it holds without bringing code.
+
+A builder is a function or class called as `builder(classes=10, input_shape=(3, 32, 32), **options)` whose
+further keyword arguments, each with a default, are the architecture's options. Builders of denoisers, which turn
+images into images, take no classes.
+"""
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from inspect import Parameter, signature
+from typing import Any
+
+import torch
+from torch import nn
+
+from sigmax.errors import RequestError
+from sigmax.models.architectures.resnet import CappedResNet18, ResNet18, resnet20, resnet56, resnet110
+from sigmax.models.architectures.small_cnn import SmallCNN
+from sigmax.models.architectures.unet import UNet
+
+Builder = Callable[..., nn.Module]
+
+_builders: dict[str, Builder] = {
+    "small-cnn": SmallCNN,
+    "resnet18": ResNet18,
+    "resnet18-capped": CappedResNet18,
+    "resnet20": resnet20,
+    "resnet56": resnet56,
+    "resnet110": resnet110,
+}
+_denoisers: dict[str, Builder] = {"unet": UNet}
+# Networks around others: of other libraries, needed only where one is used, or of ours. Their options hold a whole
+# config, so they are built by functions of their own, not by name. The builder is `build` of the module.
+_classifier_adapters = {
+    "transformers": "sigmax.models.adapters.transformers",
+}
+_denoiser_adapters = {"diffusers": "sigmax.models.denoisers.diffusion"}
+_adapters = {**_classifier_adapters, **_denoiser_adapters}
+
+
+def names() -> tuple[str, ...]:
+    """Every architecture of a classifier, the user's own included, in the order they were registered."""
+    return tuple(_builders)
+
+
+def denoiser_names() -> tuple[str, ...]:
+    """Every architecture of a denoiser, likewise."""
+    return tuple(_denoisers)
+
+
+def register(name: str, *, denoiser: bool = False) -> Callable[[Builder], Builder]:
+    """Add a builder under `name`, as a decorator or as `register(name)(builder)`.
+
+    The builder is called as `builder(classes=10, input_shape=(3, 32, 32), **options)` and returns a network that
+    maps (n, *input_shape) to logits (n, classes). Its options are keyword-only arguments, with defaults or without.
+    With `denoiser=True` it is called without classes, and its network, `network(images, sigma)`, returns images.
+    A name belongs to one builder for good: files refer to it.
+    """
+
+    def add(builder: Builder) -> Builder:
+        if {**_builders, **_denoisers}.get(name, builder) is not builder or name in _adapters:
+            raise RequestError(
+                f"the architecture {name!r} is registered already, and files refer to it; choose another name"
+            )
+        (_denoisers if denoiser else _builders)[name] = builder
+        return builder
+
+    return add
+
+
+def build(name: str, *, classes: int, input_shape: tuple[int, int, int], **options: Any) -> nn.Module:
+    """A fresh network in eval mode that was seen to map (n, *input_shape) to (n, classes).
+
+    Its weights are sampled from torch's global generator: call `torch.manual_seed` first to fix them.
+    """
+    request = f"architecture {name!r} with {classes} classes, inputs {input_shape} and options {options}"
+    builder, complete = _builder(name), all_options(name, options)
+    if name in _denoisers or name in _denoiser_adapters:
+        raise RequestError(f"{name!r} is a denoiser, which tells no classes apart; classifiers: {_listed(names())}")
+    try:
+        network = builder(classes=classes, input_shape=input_shape, **complete).eval()
+        with torch.no_grad():
+            logits = network(torch.zeros(2, *input_shape))
+    except (ArithmeticError, IndexError, RuntimeError, TypeError, ValueError) as error:
+        raise RequestError(f"{request} cannot be built: {error}") from error
+    if logits.shape != (2, classes):
+        raise RequestError(
+            f"{request}: two images should give logits of shape {(2, classes)}, they gave "
+            f"{tuple(logits.shape)}; correct the builder, or ask for the classes it has"
+        )
+    return network
+
+
+def build_denoiser(name: str, *, input_shape: tuple[int, int, int], **options: Any) -> nn.Module:
+    """A fresh denoiser in eval mode, called as `network(images, sigma)`; its weights as those of `build`."""
+    request = f"denoiser {name!r} with inputs {input_shape} and options {options}"
+    complete = all_options(name, options)
+    if name in _builders or name in _classifier_adapters:
+        raise RequestError(f"{name!r} is a classifier, no denoiser; denoisers are: {_listed(denoiser_names())}")
+    try:
+        network: nn.Module = _builder(name)(input_shape=input_shape, **complete).eval()
+    except RequestError:
+        raise
+    except (ArithmeticError, IndexError, RuntimeError, TypeError, ValueError) as error:
+        raise RequestError(f"{request} cannot be built: {error}") from error
+    return network
+
+
+def all_options(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options asked for and the defaults of the others, so that what is written down is complete."""
+    accepted = {
+        parameter.name: parameter.default
+        for parameter in signature(_builder(name)).parameters.values()
+        if parameter.name not in ("classes", "input_shape") and parameter.kind is Parameter.KEYWORD_ONLY
+    }
+    unknown = sorted(set(options) - set(accepted))
+    if unknown:
+        raise RequestError(
+            f"architecture {name!r} has no option {', '.join(unknown)}; its options are: {_listed(accepted)}"
+        )
+    complete = {**accepted, **options}
+    missing = [option for option, value in complete.items() if value is Parameter.empty]
+    if missing:
+        raise RequestError(f"architecture {name!r} needs a value for {', '.join(missing)}")
+    return complete
+
+
+def _builder(name: str) -> Builder:
+    if name in _adapters:
+        adapter: Builder = import_module(_adapters[name]).build
+        return adapter
+    known = {**_builders, **_denoisers}
+    if name not in known:
+        raise RequestError(
+            f"unknown architecture {name!r}; known are: {_listed(known)}. "
+            "Add your own with sigmax.models.register(name)(builder)"
+        )
+    return known[name]
+
+
+def _listed(items: Any) -> str:
+    return ", ".join(items) or "none"

@@ -1,0 +1,162 @@
+"""Checkpoints: a network's tensors and its description in one safetensors file. Nothing in it is executed.
+
+The description lies as JSON in the file's metadata, so any reader of safetensors can see what the file is: under
+the key "sigmax", or "sigmax-bf16" where tensors were rounded and are kept as bfloat16.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from sigmax.errors import RequestError, RunError
+from sigmax.files import replacing
+from sigmax.models.adapters import programs
+from sigmax.models.adapters.programs import Program
+from sigmax.models.checkpoints.bfloat16 import Store, as_bfloat16, check_store, restored
+from sigmax.models.checkpoints.description import Description
+from sigmax.models.checkpoints.tensors import digest, fill
+from sigmax.models.classifier import Classifier, create, describe
+from sigmax.models.denoiser import Denoiser, create_denoiser
+
+_KEYS: Mapping[Store, str] = {"fp32": "sigmax", "bf16": "sigmax-bf16"}  # one a file: several come in any order
+_LONGEST = 300  # characters of a message on where a model comes from: another library's config is a page
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The contents of a checkpoint file, read but not yet built."""
+
+    description: Description
+    tensors: Mapping[str, Tensor]
+
+    @property
+    def fingerprint(self) -> str:
+        """The fingerprint of the model that these contents make."""
+        return digest(self.description.identity(), self.tensors)
+
+
+def save(path: str | Path, model: nn.Module, *, store: Store = "fp32") -> Path:
+    """Write the model with its description to `path`, whole or not at all, and return the path.
+
+    Needs a model that can describe itself: one from `create`, `load` or `import_weights`, or a `Denoiser`.
+    `store="bf16"` takes half the room; the model must have been rounded to it before (`round_weights`).
+    """
+    path = Path(path)
+    check_store(store)
+    description = describe(model)
+    if not isinstance(model, Classifier | Denoiser) or description is None:
+        raise RequestError(
+            f"a {type(model).__name__} has no description to save; register its builder with "
+            "sigmax.models.register and make it with sigmax.models.create"
+        )
+    # Copies in the usual layout: safetensors refuses tensors that share memory, as tied weights do, and those that
+    # lie otherwise, as channels_last.
+    tensors = {
+        name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
+        for name, tensor in model.network.state_dict().items()
+    }
+    if store != "fp32":
+        tensors = as_bfloat16(tensors)
+    try:
+        with replacing(path) as draft:
+            save_file(tensors, draft, metadata={_KEYS[store]: description.to_json()})
+    except (OSError, SafetensorError) as error:
+        raise RunError(f"{path} could not be written: {error}; what was there before is untouched") from error
+    return path
+
+
+def load(path: str | Path, *, device: str | torch.device = "cpu") -> tuple[Classifier, Description]:
+    """The saved model, in eval mode, and its description.
+
+    Every tensor's name, shape and kind is checked against the architecture that the file names. torch's global
+    generator is left as it was.
+    """
+    model = _loaded(path, device)
+    if not isinstance(model, Classifier):
+        raise RequestError(
+            f"{path} holds a denoiser, which classifies nothing by itself; load it with "
+            "sigmax.models.load_denoiser and join it to a classifier: sigmax.Denoised(denoiser, classifier)"
+        )
+    return model, model.description
+
+
+def load_denoiser(path: str | Path, *, device: str | torch.device = "cpu") -> Denoiser:
+    """The saved denoiser, in eval mode; checked as `load` does."""
+    model = _loaded(path, device)
+    if not isinstance(model, Denoiser):
+        raise RequestError(
+            f"{path} holds a classifier of {model.description.classes} classes, no denoiser; "
+            "`sigmax train denoiser` trains one"
+        )
+    return model
+
+
+def _loaded(path: str | Path, device: str | torch.device) -> Classifier | Denoiser:
+    checkpoint = read(path)
+    description = checkpoint.description
+    source = f"{path}, which says it is {description.architecture!r} with options {dict(description.options)}"
+    model = _created(description, path)
+    fill(model.network, checkpoint.tensors, classes=description.classes, source=source[:_LONGEST])
+    # One dtype for all: a model that was saved in half precision needs its normalisation in half precision too.
+    dtype = next(model.parameters(), torch.empty(0)).dtype
+    return model.to(device, dtype)
+
+
+def _created(description: Description, path: str | Path) -> Classifier | Denoiser:
+    try:
+        with torch.random.fork_rng(devices=[]):
+            return create_denoiser(description) if description.denoises else create(description)
+    except RequestError as error:
+        raise RequestError(f"{path}: {error}") from error
+
+
+def read(path: str | Path) -> Checkpoint:
+    """The description and tensors of a checkpoint; those kept as bfloat16 come in the network's own precision."""
+    if Path(path).is_dir():
+        raise RequestError(f"{path} is a folder; a checkpoint is a file, such as NAME.safetensors")
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            # Copies, so that the model does not depend on what later happens to the mapped file.
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+    except FileNotFoundError as error:
+        raise RequestError(f"there is no checkpoint {path}") from error
+    except OSError as error:
+        raise RequestError(f"{path} cannot be read: {error}") from error
+    except SafetensorError as error:
+        raise RequestError(
+            f"{path} is not a safetensors file, or it is cut short ({error}); "
+            "weights saved by torch come in through sigmax.models.import_weights"
+        ) from error
+    text = metadata.get(_KEYS["fp32"])
+    if _KEYS["bf16"] in metadata:
+        text, tensors = metadata[_KEYS["bf16"]], restored(tensors)
+    if text is None:
+        raise RequestError(
+            f"{path} holds tensors but not what they are (no {_KEYS['fp32']!r} in its metadata); "
+            "name their architecture with sigmax.models.import_weights"
+        )
+    try:
+        return Checkpoint(Description.from_json(text), tensors)
+    except RequestError as error:
+        raise RequestError(f"{path}: {error}") from error
+
+
+def fingerprint(model: nn.Module | str | Path) -> str:
+    """32 hex digits that identify what a model computes; the same for a model and for its saved file.
+
+    They cover architecture, options, classes, input shape and normalisation, and each tensor's name, dtype,
+    shape and bytes; not the training sigma and the notes. A model without a description has its tensors alone.
+    """
+    if isinstance(model, str | Path):
+        return read(model).fingerprint
+    if isinstance(model, Classifier | Denoiser):
+        return digest(model.description.identity(), model.network.state_dict())
+    if isinstance(model, Program):
+        return programs.fingerprint(model)
+    return digest("", model.state_dict())

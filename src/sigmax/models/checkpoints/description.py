@@ -1,0 +1,128 @@
+"""What a checkpoint says of itself: enough to rebuild the model, and where it came from."""
+
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Self
+
+from sigmax.errors import RequestError
+from sigmax.models.normalise import Normalisation
+
+_DEEPEST = 50  # levels of lists and objects in options and notes; Python cannot follow a thousand
+FORMAT = 1  # raised when a reader of the old layout would misread the new one
+
+
+@dataclass(frozen=True, kw_only=True)
+class Description:
+    """A model in words. All but `sigma` and `notes` decides what the model computes.
+
+    architecture   its name in the registry
+    options        the architecture's options, such as {"width": 16}
+    classes        how many logits an input gets; 0: none, it is a denoiser and an input comes back as an image
+    input_shape    (C, H, W) of one input
+    normalisation  what is done to pixels in [0, 1] before the network sees them; None: nothing
+    sigma          standard deviation of the noise it was trained on, in pixels; None: not known
+    notes          anything else worth keeping, as JSON: training settings, data fingerprint, source
+    """
+
+    architecture: str
+    classes: int
+    input_shape: tuple[int, int, int]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    normalisation: Normalisation | None = None
+    sigma: float | None = None
+    notes: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.architecture, str):
+            raise RequestError(
+                f"architecture must be a name such as 'resnet20', got {self.architecture!r:.80}; see models.names()"
+            )
+        if not self.denoises and (not _is_count(self.classes) or self.classes < 2):
+            raise RequestError(f"classes must be a whole number of at least 2, got {self.classes!r}")
+        if len(self.input_shape) != 3 or not all(map(_is_count, self.input_shape)):
+            raise RequestError(
+                f"input_shape must be (channels, height, width), each at least 1, got {self.input_shape!r}"
+            )
+        object.__setattr__(self, "input_shape", tuple(self.input_shape))
+        self._check_normalisation()
+        if self.sigma is not None and not 0 <= self.sigma <= sys.float_info.max:
+            raise RequestError(f"sigma must be finite and not negative, or None, got {self.sigma!r}")
+        for part in ("options", "notes"):
+            object.__setattr__(self, part, _as_json(part, getattr(self, part)))
+
+    @property
+    def denoises(self) -> bool:
+        """Whether it is a denoiser, which takes sigma and returns images, rather than a classifier."""
+        return type(self.classes) is int and self.classes == 0
+
+    def _check_normalisation(self) -> None:
+        channels = self.input_shape[0]
+        if self.denoises and self.normalisation is not None:
+            raise RequestError("a denoiser takes and returns pixels on [0, 1]; its normalisation must be None")
+        if self.normalisation is not None and len(self.normalisation.mean) != channels:
+            raise RequestError(
+                f"the normalisation is for {len(self.normalisation.mean)} channels and the inputs have "
+                f'{channels}; give {channels} means and stds, or "none"'
+            )
+
+    def identity(self) -> str:
+        """What decides the model's output, as canonical JSON; training sigma and notes do not."""
+        decides = {key: value for key, value in asdict(self).items() if key not in ("sigma", "notes")}
+        return json.dumps(decides, sort_keys=True)
+
+    def to_json(self) -> str:
+        """The whole description as one JSON object."""
+        return json.dumps({"format": FORMAT, **asdict(self)}, sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """The description that `to_json` wrote; a file is not trusted, so everything is checked again."""
+        try:
+            values = json.loads(text)
+            version = values.pop("format")
+        except (ValueError, AttributeError, KeyError, TypeError, RecursionError) as error:
+            raise RequestError(f"the description is not one of sigmax: {text[:80]!r}") from error
+        if version != FORMAT:
+            raise RequestError(
+                f"the description has format {version!r} and this sigmax reads format {FORMAT}; upgrade sigmax"
+            )
+        if set(values) != {known.name for known in fields(cls)}:
+            raise RequestError(f"the description has the wrong fields: {', '.join(sorted(values))}")
+        try:
+            if values["normalisation"] is not None:
+                values["normalisation"] = Normalisation(**values["normalisation"])
+            return cls(**values)
+        except TypeError as error:
+            raise RequestError(f"the description holds a value of the wrong kind: {error}") from error
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _as_json(part: str, value: Mapping[str, Any]) -> dict[str, Any]:
+    """The mapping as JSON gives it back, so that a description equals the one read from its file."""
+    try:
+        plain = json.loads(json.dumps(dict(value), allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise RequestError(f"{part} must be plain JSON values under string keys: {error}") from error
+    assert isinstance(plain, dict)
+    _refuse_deep(part, plain)
+    return plain
+
+
+def _refuse_deep(part: str, plain: dict[str, Any]) -> None:
+    """Refuse what is nested so deeply that writing it down again may run out of stack."""
+    level: list[Any] = [plain]
+    for _ in range(_DEEPEST):
+        level = [inner for held in level for inner in _inside(held)]
+    if level:
+        raise RequestError(f"{part} must be plain JSON values at most {_DEEPEST} levels deep; flatten them")
+
+
+def _inside(held: Any) -> Iterable[Any]:
+    if isinstance(held, dict):
+        return held.values()
+    return held if isinstance(held, list) else ()

@@ -1,0 +1,78 @@
+"""Addressed noise on a CPU: every sample has an address and always the same value.
+
+# seed, input id, stage, block: the address; a block is 128 samples of the input's shape
+
+A hash turns the address into the whole state of a generator (SFC64), from which the distribution's sampler fills the
+block. Two addresses never share a state, short of a collision of SHAKE-128. A GPU computes its own noise, from the
+same kind of address: see `philox`.
+"""
+
+import hashlib
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from sigmax.errors import RequestError
+from sigmax.noise.sampler import Sampler
+
+BLOCK = 128
+GENERATOR = "shake128-sfc64/128"  # named in a run's plan; change it whenever an address would give other noise
+_UINT64 = 2**64
+
+
+class Address(NamedTuple):
+    """Where a block of noise comes from."""
+
+    seed: int
+    input_id: int
+    stage: str
+    block: int
+
+    def state(self) -> npt.NDArray[np.uint64]:
+        """The generator's whole state: three hashed words, and the counter SFC64 begins with."""
+        key = struct.pack("<QQQ", self.seed, self.input_id, self.block) + self.stage.encode()
+        return np.frombuffer(hashlib.shake_128(key).digest(24) + struct.pack("<Q", 1), dtype="<u8").astype(np.uint64)
+
+
+def empty(shape: Sequence[int]) -> Tensor:
+    """Room for noise: 32-bit floats on the CPU, whatever torch's defaults were set to."""
+    return torch.empty(tuple(shape), dtype=torch.float32, device="cpu")
+
+
+class BlockSource:
+    """Fills samples from blocks, and goes on within one where it left off; every thread needs its own."""
+
+    def __init__(self, sampler: Sampler) -> None:
+        self._sampler = sampler
+        self._bits = np.random.SFC64(0)
+        self._generator = np.random.Generator(self._bits)
+        self._next: tuple[Address, int] | None = None  # the sample that would come now
+
+    def fill(self, out: Tensor, address: Address, first: int = 0) -> Tensor:
+        """Write the samples of a block from `first` on into `out` (samples, ...): contiguous float32 on the CPU."""
+        if self._next != (address, first):
+            self._begin(address, skip=first * out[0].numel())
+        self._sampler.fill(self._generator, out.numpy())
+        self._next = address, first + len(out)
+        return out
+
+    def _begin(self, address: Address, skip: int) -> None:
+        self._bits.state = {
+            "bit_generator": "SFC64",
+            "state": {"state": address.state()},
+            "has_uint32": 0,
+            "uinteger": 0,
+        }
+        self._sampler.fill(self._generator, np.empty(skip, dtype=np.float32))
+
+
+def check_uint64(name: str, value: int) -> int:
+    """A seed or input id, checked to fit the address."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 0 <= value < _UINT64:
+        raise RequestError(f"{name} must be a whole number from 0 to 2**64 - 1; got {value!r}")
+    return int(value)

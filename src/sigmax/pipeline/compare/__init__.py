@@ -1,0 +1,1 @@
+"""Several schemes on the same data: the file of `sigmax compare`."""

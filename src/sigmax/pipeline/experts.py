@@ -1,0 +1,139 @@
+"""The experts of a pipeline as they are at first: trained here, or given as systems."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+from sigmax import models
+from sigmax.pipeline.config import PipelineConfig
+from sigmax.pipeline.data import PipelineData
+from sigmax.pipeline.files import saved
+from sigmax.pipeline.phase import Advance, Phase
+from sigmax.schemes.scheme import Scheme
+from sigmax.schemes.smoothed import Smoothed
+from sigmax.systems.folder import HEAD, fingerprint, load_together
+from sigmax.train.classifier import train_classifier
+from sigmax.train.methods.base import Method
+from sigmax.train.methods.registry import make_method
+from sigmax.train.methods.several_noises import Mixed
+
+
+@dataclass(frozen=True)
+class Experts:
+    """Fold -1 is the final experts; fold k >= 0 those that never see the images of fold k, and label them."""
+
+    config: PipelineConfig
+    data: PipelineData
+
+    @cached_property
+    def names(self) -> list[str]:
+        """What the experts are called in files and tables."""
+        experts = self.config.experts
+        if experts.systems:
+            return [f"expert-{j}" for j in range(len(experts.systems))]
+        return [f"sigma-{sigma!r}" for sigma in experts.sigmas]  # every digit: no two may share a file
+
+    @property
+    def depends(self) -> tuple[str, ...]:
+        """The keys that decide what the final experts are."""
+        return (*self._training_images, "experts", "store")
+
+    def depends_of(self, name: str) -> tuple[str, ...]:
+        """The keys that decide what one of them is; others may join or leave it, unless they are one network."""
+        if self.config.experts.systems or self.config.experts.one_network:
+            return self.depends
+        shared = ("model", "options", "normalise", "one_network", "bound", "training")
+        return (*self._training_images, "store", f"expert.{name}", *(f"experts.{key}" for key in shared))
+
+    @property
+    def _training_images(self) -> tuple[str, ...]:
+        aside = ("labels.held_out", "labels.sample_seed") if self.config.labels.held_out else ()
+        return ("data.held_out", "data.train_images", *aside)
+
+    @cached_property
+    def given(self) -> list[str]:
+        """Fingerprints of the systems that exist and are the experts."""
+        return [fingerprint(expert) for expert in self.load({"device": "cpu"})] if self.config.experts.systems else []
+
+    def load(self, how: Mapping[str, Any], fold: int = -1) -> list[Scheme]:
+        """The experts, to vote like this."""
+        return load_together(self._folders(fold), **how)
+
+    def network(self, place: int) -> models.Classifier:
+        """What an expert was trained as, before any fine-tuning, with its weights as they are kept."""
+        name = "experts" if self.config.experts.one_network else self.names[place]
+        network, _ = models.load(self.config.out / "nets" / f"{name}.safetensors")
+        if self.config.store == "bf16":
+            models.round_weights(network)
+        return network
+
+    def phases(self) -> Iterator[Phase]:
+        """The trainings: the final experts first, then those of each fold."""
+        if self.config.experts.systems:
+            return
+        yield from self._trainings(-1)
+        if self.config.labels.folds > 1:
+            for fold in range(self.config.labels.folds):
+                yield from self._trainings(fold)
+
+    def _folders(self, fold: int) -> list[str | Path]:
+        if self.config.experts.systems:
+            return list(self.config.experts.systems)
+        return [self.config.out / "experts" / _inside_fold(fold) / name for name in self.names]
+
+    def _trainings(self, fold: int) -> Iterator[Phase]:
+        experts, nets = self.config.experts, self.config.out / "nets" / _inside_fold(fold)
+        folders = [Path(folder) for folder in self._folders(fold)]
+        if experts.one_network:
+            systems = dict(zip(folders, experts.sigmas, strict=True))
+            network = nets / "experts.safetensors"
+            yield self._training("experts", network, systems, fold, lambda _: Mixed(experts.sigmas))
+            return
+        for place, (name, sigma, folder) in enumerate(zip(self.names, experts.sigmas, folders, strict=True)):
+            method, _, hyper = experts.method_of(place)
+            made = partial(make_method, method, hyper=hyper)
+            yield self._training(name, nets / f"{name}.safetensors", {folder: sigma}, fold, made)
+
+    def _training(
+        self, name: str, network: Path, systems: dict[Path, float], fold: int, method: Callable[[float], Method]
+    ) -> Phase:
+        """One network, smoothed with each of the sigmas."""
+        files = [network, *(folder / HEAD for folder in systems)]
+        work = partial(self._train, network, systems, fold, method)
+        named = name if fold < 0 else f"{name} without fold {fold}"
+        depends = self.depends_of(name)
+        if fold >= 0:
+            depends = (*depends, "labels.folds", "labels.sample_seed")
+        finished = lambda: all(file.is_file() for file in files)  # noqa: E731
+        return Phase(f"train {named}", (network, *systems), work, finished, depends)
+
+    def _train(
+        self,
+        network: Path,
+        systems: dict[Path, float],
+        fold: int,
+        method: Callable[[float], Method],
+        watch: Advance,
+    ) -> None:
+        experts = self.config.experts
+        train_classifier(
+            self.data.taught if fold < 0 else self.data.without_fold(fold),
+            architecture=experts.model,
+            options=experts.options,
+            normalisation=experts.normalise,
+            sigma=max(systems.values()),
+            settings=experts.training,
+            out=network,
+            method=method,
+            on_step=watch,
+        )
+        model, description = models.load(network)
+        for folder, sigma in systems.items():
+            expert = Smoothed(model, sigma=sigma, classes=description.classes, bound=experts.bound)
+            saved(expert, folder, self.config.store)
+
+
+def _inside_fold(fold: int) -> str:
+    return "" if fold < 0 else f"fold-{fold}"

@@ -1,0 +1,139 @@
+"""What each phase of a pipeline's folder was made for: `pipeline.json`, and what is redone when a key changes.
+
+Every file in the folder says what it was made for and refuses another request by itself, but only when its turn
+comes, which may be hours later. The manifest says it at once: the request of each phase, by the file it leaves.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sigmax.errors import RequestError
+from sigmax.files import check_writable, lock, unlock, written_whole
+from sigmax.pipeline.config import PipelineConfig
+from sigmax.pipeline.phase import Phase
+
+NAME = "pipeline.json"
+ELSEWHERE = {  # keys that decide where, how fast and which files are made, and no file's content
+    "labels": {"device", "batch"},
+    "certify": {"device", "batch", "rules", "experts", "start", "skip", "max"},
+}
+Request = dict[str, Any]
+
+
+def whole_request(config: PipelineConfig, images: Mapping[str, str], systems: Sequence[str]) -> Request:
+    """All that decides what the files hold, as it is read back. A phase depends on a part of it.
+
+    `images`: fingerprints of the images to train on and of those to certify; `systems`: those of experts that exist.
+    Both are known by their content, wherever they are.
+    """
+    said: Request = config.model_dump(mode="json", exclude={"out", "device", "data"})
+    said = {name: value for name, value in said.items() if value is not None}
+    for table, names in ELSEWHERE.items():
+        said[table] = {name: value for name, value in said[table].items() if name not in names}
+    for name in ("experts", "router", "finetune"):
+        said.get(name, {}).get("training", {}).pop("device", None)
+    said["data"] = {"held_out": config.data.held_out, **images}
+    said["experts"]["systems"] = list(systems)
+    methods = (config.experts.method_of(place) for place in range(len(config.experts.sigmas)))
+    said["expert"] = {
+        f"sigma-{sigma!r}": {"method": method, "sigma": sigma, "hyper": dict(hyper)} for method, sigma, hyper in methods
+    }
+    said["steps"] = {str(number): step for number, step in enumerate(config.steps, 1)}
+    plain: Request = json.loads(json.dumps(said))
+    return plain
+
+
+@contextmanager
+def alone_in(out: Path) -> Iterator[None]:
+    """Keep other processes from working in the folder: they would move each other's files."""
+    check_writable(out / NAME)
+    held = lock(
+        out / NAME,
+        held=f"another process runs a pipeline in {out}; wait for it, or choose another out (--set out=FOLDER)",
+    )
+    try:
+        yield
+    finally:
+        unlock(held)
+
+
+@dataclass
+class Manifest:
+    """The requests of the phases in a folder, by the first file that each leaves.
+
+    `out`: the pipeline's folder; `folder`: where the files are, which for those set aside is another one.
+    """
+
+    out: Path
+    folder: Path
+    requests: dict[str, Request] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, out: Path, folder: Path | None = None) -> "Manifest":
+        """What a folder's manifest says; nothing where there is none."""
+        folder = folder or out
+        path = folder / NAME
+        try:
+            said = json.loads(path.read_text())
+        except (FileNotFoundError, NotADirectoryError):
+            return cls(out, folder)
+        except OSError as error:
+            raise RequestError(f"{path} cannot be read ({error.strerror}); choose another folder as out") from error
+        except ValueError:
+            said = None
+        requests = said.get("phases") if isinstance(said, dict) else None
+        if not isinstance(requests, dict) or not all(isinstance(request, dict) for request in requests.values()):
+            raise RequestError(f"{path} is damaged; delete it: all other files say what they are for")
+        return cls(out, folder, requests)
+
+    def of(self, phase: Phase) -> Request | None:
+        """What the phase's files were made for, where that is known."""
+        return self.requests.get(self._key(phase))
+
+    def remember(self, phase: Phase, request: Request) -> None:
+        """Note what a phase's files are for; `write` keeps it."""
+        self.requests[self._key(phase)] = request
+
+    @contextmanager
+    def begun(self, phase: Phase, request: Request) -> Iterator[None]:
+        """Keep what a phase is for while it works; one that is refused leaves the manifest as it was."""
+        path = self.folder / NAME
+        before = path.read_bytes() if path.is_file() else None
+        self.remember(phase, request)
+        self.write()
+        try:
+            yield
+        except RequestError:
+            if before is None:
+                path.unlink(missing_ok=True)
+            else:
+                path.write_bytes(before)
+            raise
+
+    def move(self, phases: Sequence[Phase], to: "Manifest") -> None:
+        """Move the files of phases to another folder, with what they were made for.
+
+        What is known of them is first written there and last struck out here: whenever it is cut short, every file
+        is where a manifest lists it.
+        """
+        known = {self._key(phase): self.requests[self._key(phase)] for phase in phases}
+        to.requests |= known
+        to.write()
+        for path in (path for phase in phases for path in phase.files_in(self.folder, self.out)):
+            place = to.folder / path.relative_to(self.folder)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            path.replace(place)
+        self.requests = {key: request for key, request in self.requests.items() if key not in known}
+        self.write()
+
+    def write(self) -> None:
+        """Keep it in its folder."""
+        with written_whole(self.folder / NAME) as draft:
+            draft.write_text(json.dumps({"phases": self.requests}, indent=1, sort_keys=True) + "\n")
+
+    def _key(self, phase: Phase) -> str:
+        return str(phase.leaves[0].relative_to(self.out))

@@ -1,0 +1,120 @@
+"""The router of a pipeline: the labels that teach it, its training, and the Dual it makes."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from sigmax import models
+from sigmax.jobs.label.labels import Labels, make_labels, read_labels
+from sigmax.jobs.label.parts import joined
+from sigmax.pipeline.config import PipelineConfig
+from sigmax.pipeline.data import LabelPart, PipelineData
+from sigmax.pipeline.files import labelled
+from sigmax.pipeline.phase import Advance, OnWarning, Phase
+from sigmax.pipeline.tables import RouterConfig
+from sigmax.rules.routed.rule import Combination
+from sigmax.schemes.dual import Dual
+from sigmax.schemes.scheme import Scheme
+from sigmax.schemes.smoothed import Smoothed
+from sigmax.systems.folder import fingerprint
+from sigmax.train.loop.network import metrics_path
+from sigmax.train.loop.progress import last_epoch
+from sigmax.train.router.options import advice_on_collapse
+from sigmax.train.router.shares import said_of_routes, warning_of_collapse
+from sigmax.train.router.train import route_names, train_router
+
+# (fine-tunings, how networks vote, fold) -> the experts then
+LoadExperts = Callable[[int, Mapping[str, Any], int], list[Scheme]]
+
+
+@dataclass(frozen=True)
+class Routers:
+    """Everything about routers. `count`: which one, from 1; `tuned`: fine-tunings before it."""
+
+    config: PipelineConfig
+    data: PipelineData
+    experts: LoadExperts
+    network: Callable[[int], models.Classifier]  # that an expert was trained as, by its place
+    on_warning: OnWarning | None = None
+    on_note: OnWarning | None = None
+
+    @property
+    def how(self) -> RouterConfig:
+        """How routers are trained."""
+        assert self.config.router is not None
+        return self.config.router
+
+    def phases(self, count: int, tuned: int, depends: tuple[str, ...]) -> Iterator[Phase]:
+        """Labels of the experts, then the router; `depends`: what the experts are decided by."""
+        depends = (*depends, "labels")
+        for part in self.data.parts(self._labels(count)):
+            named = str(part.folder.relative_to(self.config.out))
+            work, finished = partial(self._label, part, tuned), partial(labelled, part.folder)
+            yield Phase(f"make {named}", (part.folder,), work, finished, depends)
+        router = self._file(count)
+        train = partial(self._train, count, tuned)
+        yield Phase(f"train {router.stem}", (router,), train, router.is_file, (*depends, "router"))
+
+    def system(self, rule: Combination, count: int, experts: Sequence[Scheme], how: Mapping[str, Any]) -> Dual:
+        """A router over these experts."""
+        model, _ = models.load(self._file(count))
+        if self.config.store == "bf16":
+            models.round_weights(model)
+        return Dual(Smoothed(model, sigma=self.how.sigma, classes=len(experts), **how), experts, rule=rule)
+
+    def labels_of(self, count: int, tuned: int) -> Labels:
+        """The labels that a router is trained on, as those of the final experts."""
+        experts = self.experts(tuned, self.config.labels.how(self.config.device), -1)
+        parts = self.data.parts(self._labels(count))
+        found = [read_labels(part.folder) for part in parts]
+        if parts[0].fold < 0:
+            found[0].check(experts)
+        if parts[0].indices is None:
+            return found[0]
+        places = [(part.indices, labels) for part, labels in zip(parts, found, strict=True) if part.indices is not None]
+        return joined(self.data.train, places, [fingerprint(expert) for expert in experts])
+
+    def _labels(self, count: int) -> Path:
+        return self.config.out / f"labels-{count}"
+
+    def _file(self, count: int) -> Path:
+        return self.config.out / "nets" / f"router-{count}.safetensors"
+
+    def _label(self, part: LabelPart, tuned: int, watch: Advance) -> None:
+        labels = self.config.labels
+        experts = self.experts(tuned, labels.how(self.config.device), part.fold)
+        share: dict[str, Any] = {"fraction": labels.fraction, "sample_seed": labels.sample_seed}
+        make_labels(experts, self.data.of(part), part.folder, **labels.request, **share, watch=watch)
+
+    def _train(self, count: int, tuned: int, watch: Advance) -> None:
+        how, labels, done = self.how, self.labels_of(count, tuned), self._file(count).is_file()
+        train_router(
+            self.data.train,
+            labels,
+            architecture=how.model,
+            options=how.options,
+            normalisation=how.normalise,
+            sigma=how.sigma,
+            start=None if how.start is None else self.network(how.start),
+            settings=how.training,
+            held_out=how.held_out,
+            out=self._file(count),
+            on_step=watch,
+            on_warning=self.on_warning,
+            **how.loss,
+        )
+        if not done:
+            self._tell(count, route_names(labels.sigmas))
+
+    def _tell(self, count: int, routes: list[str]) -> None:
+        """Say which routes a router takes, and warn where that is nearly always one."""
+        last = last_epoch(metrics_path(self._file(count)))
+        if last is None or not last.validation:
+            return
+        warning = warning_of_collapse(last.validation, routes, advice_on_collapse(self.how.sigma, self.how.loss))
+        if self.on_note is not None:
+            self.on_note(f"router-{count}. {said_of_routes(last.validation, routes)}")
+        if warning is not None and self.on_warning is not None:
+            self.on_warning(f"router-{count}: {warning}")

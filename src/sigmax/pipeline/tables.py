@@ -1,0 +1,193 @@
+"""The tables of a pipeline's file, one model each, with what can be wrong with a table by itself."""
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Annotated, Any, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from sigmax import models
+from sigmax.config.validation import Count, Options, Positive, Share, Uint64, Weight, about, inside
+from sigmax.errors import RequestError
+from sigmax.pipeline.voting import DATA, SYSTEM, VotingConfig
+from sigmax.rules.routed.rule import Combination
+from sigmax.rules.smoothed import Bound, SmoothedRule
+from sigmax.train.finetune import FINE_TUNING, check_tuning
+from sigmax.train.loop.settings import Settings
+from sigmax.train.methods.registry import make_method
+from sigmax.train.router.options import check_loss
+from sigmax.train.router.presets import SMALL
+
+GAUSSIAN = "gaussian"
+Table = Mapping[str, Any]
+
+
+class DataConfig(Options):
+    """Which images are for what."""
+
+    source: Annotated[
+        str, DATA, about("digits, mnist:PATH, fashion:PATH, cifar10:PATH, cifar100:PATH, npz:FILE or folder:PATH")
+    ]
+    image_size: Annotated[Count | None, about("for image folders: pixels a side")] = None
+    train: Annotated[str, about("the split that is trained and labelled on")] = "train"
+    test: Annotated[str, about("the split that is certified; `train` certifies the images held out of it")] = "test"
+    held_out: Annotated[Share, about("share of `train` kept from training and labels, to calibrate and choose on")] = 0
+
+
+class NetworkConfig(Options):
+    """An architecture to train."""
+
+    model: Annotated[str, about("architecture")] = "small-cnn"
+    options: Annotated[Table, about("options of the architecture")] = Field(default_factory=dict)
+    normalise: Annotated[str, about("how the network normalises pixels")] = "none"
+
+    @field_validator("model", "normalise", mode="after")
+    @classmethod
+    def _known(cls, value: str, info: Any) -> str:
+        known = models.names() if info.field_name == "model" else tuple(models.PRESETS)
+        if value not in known:
+            raise RequestError(f"expected one of {', '.join(known)}, got {value!r}")
+        return value
+
+
+class ExpertsConfig(NetworkConfig):
+    """Experts to train, one for each sigma, or systems that exist."""
+
+    sigmas: Annotated[tuple[Positive, ...], about("noise of the experts to train, rising, in pixels")] = ()
+    one_network: Annotated[bool, about("one network under all sigmas, rather than one for each")] = False
+    method: Annotated[str | tuple[str, ...], about("training method: one for all sigmas, or one for each")] = GAUSSIAN
+    hyper: Annotated[Table | tuple[Table, ...], about("hyper-parameters of the method, likewise")] = Field(
+        default_factory=dict
+    )
+    bound: Annotated[Bound, about("how rivals are bounded: see `Smoothed`")] = "one-sided"
+    systems: Annotated[
+        tuple[str, ...], SYSTEM, about("system folders, from least noise to most; instead of all others")
+    ] = ()
+    training: Annotated[Settings, about("settings of the training loop")] = Settings()
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if bool(self.sigmas) == bool(self.systems):
+            raise RequestError("it needs either sigmas, to train one expert for each, or systems that exist")
+        if self.count < 2:
+            raise RequestError("it needs two or more experts; certify a single one with sigmax certify")
+        beside = sorted(self.model_fields_set - {"systems"})
+        if self.systems and beside:
+            raise RequestError(f"systems exist and are not trained; leave out {', '.join(beside)}, or systems")
+        if any(one >= next_ for one, next_ in pairwise(self.sigmas)):
+            raise RequestError(f"sigmas must be strictly rising; got {list(self.sigmas)}")
+        if self.sigmas:
+            self._check_methods()
+        return self
+
+    def _check_methods(self) -> None:
+        for name in ("method", "hyper"):
+            given = getattr(self, name)
+            if isinstance(given, tuple) and len(given) != len(self.sigmas):
+                raise RequestError(
+                    f"{name} must be one for all, or a list of one for each of the {len(self.sigmas)} sigmas; got "
+                    f"{len(given)}"
+                )
+        if self.one_network and (self.method != GAUSSIAN or self.hyper):
+            raise RequestError(
+                "one_network trains by cross-entropy under a random one of the sigmas; leave out method and hyper, or "
+                "train a network for each sigma"
+            )
+        for place_ in range(len(self.sigmas)):
+            make_method(*self.method_of(place_)).images(self.training.batch)
+
+    @property
+    def count(self) -> int:
+        """How many experts there are."""
+        return len(self.sigmas or self.systems)
+
+    @property
+    def rules(self) -> list[SmoothedRule]:
+        """How experts that are trained here certify; of two classes, which is the least there is."""
+        return [SmoothedRule.gaussian(sigma, 2, bound=self.bound) for sigma in self.sigmas]
+
+    def method_of(self, place: int) -> tuple[str, float, Table]:
+        """Name, noise and hyper-parameters of the training method of an expert."""
+        method = self.method[place] if isinstance(self.method, tuple) else self.method
+        hyper = self.hyper[place] if isinstance(self.hyper, tuple) else self.hyper
+        return method, self.sigmas[place], hyper
+
+
+class LabelsConfig(VotingConfig):
+    """How far each expert certifies each training image: what the router learns from."""
+
+    n0: Annotated[Count, about("samples that pick the class")] = 20
+    n: Annotated[Count, about("samples that bound its probability")] = 100
+    fraction: Annotated[float, Field(gt=0, le=1, description="share of the training images that is labelled")] = 1.0
+    sample_seed: Annotated[Uint64, about("which images are in the share, in folds and held out")] = 0
+    folds: Annotated[Count, about("above 1: each fold is labelled by experts trained on the other folds")] = 1
+    held_out: Annotated[Share, about("above 0: experts are trained without this share, and only it is labelled")] = 0
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if self.folds > 1 and self.held_out:
+            raise RequestError("take folds, which label every image, or held_out, which trains experts once; not both")
+        return self
+
+
+class RouterConfig(NetworkConfig):
+    """The router of a Dual: a smoothed classifier whose classes are the experts."""
+
+    sigma: Annotated[Positive, about("noise of the router, at least the largest of the experts'")]
+    preset: Annotated[str | None, about("settings of a paper, for what the table leaves out")] = None
+    held_out: Annotated[float, Field(gt=0, lt=1, description="share of the labels to watch the training with")] = 0.1
+    start: Annotated[int | None, Field(ge=0, description="place of the expert whose network to begin with")] = None
+    loss: Annotated[Table, about("objective and its hyper-parameters")] = Field(default_factory=dict)
+    training: Annotated[Settings, about("settings of the training loop")] = SMALL.settings
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        with inside("loss"):
+            check_loss(self.sigma, self.loss)
+        return self
+
+
+class FinetuneConfig(Options):
+    """How the experts of a Dual are fine-tuned, where `steps` say so."""
+
+    votes: Annotated[int, Field(ge=2, description="votes that decide the route of a training image")] = 100
+    consistency: Annotated[Weight, about("weight of agreement between noisy copies; 0: cross-entropy alone")] = 0.0
+    training: Annotated[Settings, about("settings of the training loop")] = FINE_TUNING
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        check_tuning(self.training, self.consistency)
+        return self
+
+
+class CascadeConfig(Options):
+    """A cascade of the experts: the one of largest sigma first, that of smallest sigma last."""
+
+    confidence: Annotated[
+        tuple[Share, ...] | Share,
+        about("softmax confidence below which a level defers: one for all levels, or one for each; 0: never"),
+    ] = 0.5
+    thresholds: Annotated[
+        tuple[float, ...] | float, about("share of votes above which a level answers, from 1/2: one, or one for each")
+    ] = 0.5
+
+
+class CertifyConfig(VotingConfig):
+    """What is certified in the end."""
+
+    rules: Annotated[tuple[Combination, ...], about("rules of a Dual, each a system of its own")] = ("min", "consensus")
+    experts: Annotated[bool, about("also certify each expert by itself")] = True
+    start: Annotated[int, about("index of the first input")] = 0
+    skip: Annotated[int, about("take every SKIP-th input")] = 1
+    max: Annotated[int | None, about("take at most this many inputs")] = None
+
+    @model_validator(mode="after")
+    def _rules_once(self) -> Self:
+        if not self.rules or len(set(self.rules)) < len(self.rules):
+            raise RequestError(f"rules must name at least one rule, each once; got {list(self.rules)}")
+        return self
+
+    @property
+    def request(self) -> dict[str, Any]:
+        """What `certify_run` is asked, as its keywords."""
+        return {**super().request, "start": self.start, "skip": self.skip, "maximum": self.max}

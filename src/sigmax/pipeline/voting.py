@@ -1,0 +1,71 @@
+"""The options of votes: how many, what is asked of them, and on which device in which arithmetic."""
+
+from typing import Annotated, Any, Literal
+
+import torch
+from pydantic import model_validator
+
+from sigmax.config.toml import Place
+from sigmax.config.validation import Count, Options, Positive, Probability, Uint64, Weight, about
+from sigmax.errors import RequestError
+from sigmax.rules.procedure import Rule
+from sigmax.rules.sampling import Sampling, asked
+
+DATA, SYSTEM = Place(prefixes=True), Place(names=("zoo:", "hub:"))  # how places are written
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+class VotingConfig(Options):
+    """Votes of any kind."""
+
+    n0: Annotated[Count, about("samples that pick the class")] = 100
+    n: Annotated[Count, about("samples that bound its probability")] = 10_000
+    alpha: Annotated[Probability, about("chance that a certificate is wrong")] = 1e-3
+    seed: Annotated[Uint64, about("seed of the noise")] = 0
+    sampling: Annotated[
+        Literal["fixed", "adaptive"], about("`fixed`: exactly n samples; `adaptive`: no more than can matter")
+    ] = "fixed"
+    targets: Annotated[tuple[Weight, ...], about("adaptive: ask only which of these radii hold")] = ()
+    tolerance: Annotated[Positive | None, about("adaptive: the radius up to this share of sigma")] = None
+    device: Annotated[str | None, about("where networks vote, if not on the file's device")] = None
+    dtype: Annotated[Literal["fp32", "bf16", "fp16"], about("arithmetic of the networks")] = "fp32"
+    compile: Annotated[
+        Literal["off", "default", "graphs", "tuned", "auto"], about("how networks are compiled, as `certify` says")
+    ] = "off"
+    batch: Annotated[Count | None, about("noisy inputs in a forward pass")] = None
+
+    @model_validator(mode="after")
+    def _asks_something(self) -> "VotingConfig":
+        _ = self.question
+        return self
+
+    @property
+    def question(self) -> Sampling:
+        """What is asked of each input, and so when its sampling may stop."""
+        return asked(self.sampling, self.targets or None, self.tolerance)
+
+    @property
+    def request(self) -> dict[str, Any]:
+        """What every certification is asked, as keywords."""
+        numbers = {name: getattr(self, name) for name in ("n0", "n", "alpha", "seed")}
+        return {**numbers, "sampling": self.question}
+
+    def how(self, device: str) -> dict[str, Any]:
+        """How networks vote, as keywords of `Smoothed` and `load`; `device` where none is named."""
+        return {
+            "device": self.device or device,
+            "dtype": DTYPES[self.dtype],
+            "compile": self.compile,
+            "batch": self.batch,
+        }
+
+    def check(self, rule: Rule) -> None:
+        """Raise where so many votes could never certify by this rule, or reach none of the targets."""
+        budget: dict[str, Any] = {"n": self.n, "alpha": self.alpha, "sampling": self.question}
+        rule.check_certify(n0=self.n0, **budget)
+        targets = self.question.targets
+        if targets and targets[0] > rule.largest_radius(**budget):
+            raise RequestError(
+                f"none of the targets can be reached: n={self.n} samples at alpha={self.alpha:g} prove at most "
+                f"{rule.largest_radius(**budget):.4g}, and the smallest target is {targets[0]:g}"
+            )

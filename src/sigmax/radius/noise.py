@@ -1,0 +1,126 @@
+"""Noise as a theorem sees it: what is left of a distribution once its score is known.
+
+# p_c(x) probability of class c under the noise at x; z_c(x) its score, 1-Lipschitz in x in the noise's norm
+
+Every theorem of routing and cascades uses this one property. The sampling of the noise lives in `sigmax.noise`. A
+distribution is found by its name: its class is registered here, its sampler there.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from scipy.special import ndtri
+
+from sigmax.errors import RequestError
+from sigmax.radius.normal import EPS, ROUNDING
+
+LEAST_SIGMA = 1e-30  # 32-bit floats end beyond it and its inverse
+
+
+class Noise(Protocol):
+    """A noise distribution with a score that is 1-Lipschitz in the norm `norm`."""
+
+    name: ClassVar[str]
+    norm: ClassVar[str]
+
+    @property
+    def sigma(self) -> float:
+        """The level of the noise, in units of the input."""
+
+    def margin(self, high: float, low: float) -> float:
+        """z(high) - z(low), rounded down; 0 where it is not positive.
+
+        An input must move at least this far before a probability of at least `high` can fall to `low`, or one of
+        at most `low` can rise to `high`.
+        """
+
+    def lead(self, lower: float, upper: float | None = None) -> float:
+        """z_A - z_B for p_A >= lower and p_B <= min(upper, 1 - lower), rounded down; 0 where it is not positive."""
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """Gaussian noise of standard deviation sigma: z_c = sigma * Phi^-1(p_c) is 1-Lipschitz in l2.
+
+    Samples are scaled by sigma as a 32-bit float, which may be a little less; scores use the smaller of the two.
+    Source: Salman et al. (2019), App. A.
+    """
+
+    name: ClassVar[str] = "gaussian"
+    norm: ClassVar[str] = "l2"
+    sigma: float
+
+    def __post_init__(self) -> None:
+        sigma = self.sigma
+        if isinstance(sigma, bool) or not isinstance(sigma, int | float | np.number):
+            raise RequestError(f"sigma must be a positive number (noise in pixel units, [0, 1]); got {sigma!r}")
+        if not LEAST_SIGMA < sigma < 1 / LEAST_SIGMA:  # so written, NaN is refused too
+            raise RequestError(f"sigma must be a positive number (noise in pixel units, [0, 1]); got {sigma!r}")
+        object.__setattr__(self, "sigma", float(sigma))  # numpy's numbers would not survive a file
+
+    def margin(self, high: float, low: float) -> float:
+        """Sigma * (Phi^-1(high) - Phi^-1(low)), rounded down, or 0."""
+        return _margin(self.sigma, high, low)
+
+    def lead(self, lower: float, upper: float | None = None) -> float:
+        """Sigma * (Phi^-1(lower) - Phi^-1(min(upper, 1 - lower))), rounded down, or 0."""
+        z = _below(lower)
+        rival = -z  # Phi^-1(1 - lower), without the rounding of 1 - lower
+        return _scaled(self.sigma, z, rival if upper is None else min(rival, _above(upper)))
+
+
+Make = Callable[[Any], Noise]  # from a level that was not checked
+_noises: dict[str, Make] = {}
+
+
+def register(name: str, make: Make) -> None:
+    """Make a noise known by its name, so that plans and system folders can name it; `make` checks its sigma."""
+    if _noises.setdefault(name, make) is not make:
+        raise RequestError(f"a noise {name!r} is registered already; choose another name")
+
+
+def noise_from(description: Mapping[str, object]) -> Noise:
+    """The noise of a description; a file is not trusted, so everything is checked."""
+    name = description.get("noise")
+    if not isinstance(name, str) or name not in _noises:
+        raise RequestError(f"unknown noise {name!r:.80}; this installation of sigmax knows: {', '.join(_noises)}")
+    return _noises[name](description.get("sigma"))
+
+
+register(Gaussian.name, Gaussian)
+
+
+@lru_cache(maxsize=2**16)  # the same few bounds return while votes come in
+def _margin(sigma: float, high: float, low: float) -> float:
+    return _scaled(sigma, _below(high), _above(low))
+
+
+def _scaled(sigma: float, high: float, low: float) -> float:
+    return _usable(sigma) * (high - low) * (1 - 4 * EPS) if high > low else 0.0
+
+
+@lru_cache(maxsize=1024)
+def _usable(sigma: float) -> float:
+    return min(sigma, float(np.float32(sigma)))
+
+
+@lru_cache(maxsize=2**16)  # the same few bounds return while votes come in
+def _below(p: float) -> float:
+    z = _quantile(p)
+    return z * (1 - math.copysign(ROUNDING, z))
+
+
+@lru_cache(maxsize=2**16)
+def _above(p: float) -> float:
+    z = _quantile(p)
+    return z * (1 + math.copysign(ROUNDING, z))
+
+
+def _quantile(p: float) -> float:
+    if not 0 <= p <= 1:
+        raise RequestError(f"expected a probability from 0 to 1, got {p!r}; pass a confidence bound")
+    return float(ndtri(p))

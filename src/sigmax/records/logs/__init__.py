@@ -1,0 +1,1 @@
+"""Log files of other tools."""

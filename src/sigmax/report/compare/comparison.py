@@ -1,0 +1,158 @@
+"""Runs side by side, one row each: numbers of any runs, or schemes with their costs and assumptions."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+import pandas as pd
+
+from sigmax.records.run import Run
+from sigmax.report.compare.diagnosis import ReferenceLine, RoutingAnalysis, routing_analysis
+from sigmax.report.metrics.accuracy import (
+    Floats,
+    average_radius,
+    certified_counts,
+    easiest_share,
+    grid,
+    mean_radius,
+)
+from sigmax.report.metrics.adaptive import furthest_asked, is_adaptive, mean_samples
+from sigmax.report.runs import Source, named
+from sigmax.report.schemes import assumed_by
+
+SIGMAS_SHOWN = 4
+ACR, MEAN_RADIUS = "ACR", "mean radius"  # of the radii for true classes; for any class, where these are not known
+EASIEST = "ACR top 10%"
+MEAN_SAMPLES = "mean samples"
+ASSUMES = "assumes"
+SAMPLES, SECONDS = "samples", "seconds"  # an input, on average
+
+
+def compare(
+    runs: Source | Iterable[Source], radii: Sequence[float] | Floats | None = None, *, strict: bool = False
+) -> pd.DataFrame:
+    """One row a run: name, sigma, n, alpha, inputs, certified accuracy in % at each radius, ACR, abstained in %.
+
+    ACR comes with the share of it, in %, that the easiest tenth of the inputs makes: see `average_radius`.
+
+    The columns of accuracy are named by their radius, with every digit it has ("0.25"); see `certified_accuracy`
+    for `strict`. `sigma` is text, since a run may have used several. Without `radii` the papers' grid is taken as
+    far as the runs reach.
+
+    A dual run among the runs of all its experts adds two rows that are no certificates: "oracle (best expert each
+    input)" and "envelope (best expert each radius)"; see `diagnose`. They are of the inputs that these runs share.
+
+    Where a run was sampled adaptively its `n` is the most samples of a stage, and a column `mean samples` has what an
+    input took. Beyond the largest radius a run was asked about (its targets) its accuracy is NaN.
+
+    Of runs without labels the columns of radii are the share certified for any class, and `mean radius` stands in place
+    of ACR. Runs with and without labels are not compared.
+    """
+    by_name = named(runs)
+    return table(by_name, routing_analysis(by_name), grid(by_name.values(), radii), strict=strict)
+
+
+def table(runs: Mapping[str, Run], found: RoutingAnalysis, radii: Floats, *, strict: bool) -> pd.DataFrame:
+    """The rows of the runs, then those of oracle and envelope."""
+    rows = [{"name": name, **_row(run, radii, strict)} for name, run in runs.items()]
+    frame = pd.DataFrame(rows + [_reference(line, radii, strict) for line in found.lines])
+    samples = [mean_samples(run) if is_adaptive(run) else math.nan for run in runs.values()]
+    if not all(map(math.isnan, samples)):
+        place = list(frame.columns).index("n") + 1
+        frame.insert(place, MEAN_SAMPLES, samples + [math.nan] * len(found.lines))
+    return frame
+
+
+def _row(run: Run, radii: Floats, strict: bool) -> dict[str, object]:
+    inputs = len(run.records)
+    return {
+        "sigma": sigmas(run),
+        "n": run.plan.n,
+        "alpha": run.plan.alpha,
+        "inputs": inputs,
+        **accuracies(run, radii, strict=strict),
+        **_means(run),
+        "abstained": 100 * sum(record.certificate.predicted is None for record in run.records) / inputs,
+    }
+
+
+def _means(run: Run) -> dict[str, float]:
+    if not run.labelled:
+        return {MEAN_RADIUS: mean_radius(run)}
+    average = average_radius(run)
+    return {ACR: average.value, EASIEST: 100 * average.easiest_tenth}
+
+
+def is_accuracy(frame: pd.DataFrame) -> bool:
+    """Whether the columns of radii in a table of runs are accuracies: without labels they are shares."""
+    return MEAN_RADIUS not in frame.columns
+
+
+def accuracies(run: Run, radii: Floats, *, strict: bool) -> dict[str, float]:
+    """Certified accuracy (without labels: share) in %, a column a radius; NaN beyond the largest radius asked about."""
+    # 100 * k / n rather than 100 * (k / n): a share of exactly 37.25% must not become 37.25000000000001
+    certified = 100 * certified_counts(run, radii, strict=strict) / len(run.records)
+    return _columns(radii, certified, furthest_asked(run))
+
+
+def _reference(line: ReferenceLine, radii: Floats, strict: bool) -> dict[str, object]:
+    """A row of the same kind; nothing abstains where nothing is predicted, and an envelope has no single inputs."""
+    curve = line.curve
+    certified = 100 * curve.counts(radii, strict=strict) / curve.inputs
+    return {
+        "name": line.name,
+        "sigma": ", ".join(dict.fromkeys(sigmas(run) for run in line.experts)),
+        "n": max(run.plan.n for run in line.experts),
+        "alpha": line.alpha,
+        "inputs": curve.inputs,
+        **_columns(radii, certified, line.end),
+        ACR: curve.acr,
+        EASIEST: 100 * easiest_share(*curve.choices, curve.inputs) if len(curve.choices) == 1 else math.nan,
+        "abstained": math.nan,
+    }
+
+
+def _columns(radii: Floats, certified: Floats, end: float) -> dict[str, float]:
+    """One column a radius; NaN beyond what was asked."""
+    return {exact(r): share if r <= end else math.nan for r, share in zip(radii, certified, strict=True)}
+
+
+def exact(radius: float) -> str:
+    """The shortest text that reads back as this very number: two radii never share a column."""
+    return repr(float(radius) + 0.0).removesuffix(".0")  # + 0.0, since -0.0 is the radius 0
+
+
+def sigmas(run: Run) -> str:
+    """The noise levels that decided the run's radii: all of them if few, else from which to which.
+
+    "none" is a classifier without noise; inputs on which no expert was asked do not count.
+    """
+    used = sorted(set(run.frame()["sigma"].dropna()))
+    if not used:
+        return "-"
+    if len(used) > SIGMAS_SHOWN:
+        return f"{used[0]:g} to {used[-1]:g}"
+    return ", ".join(f"{sigma:g}" if sigma else "none" for sigma in used)
+
+
+def scheme_table(
+    runs: Source | Iterable[Source] | Mapping[str, Run], radii: Sequence[float] | Floats | None = None
+) -> pd.DataFrame:
+    """One row a run: what it assumes, certified accuracy in % at radii, ACR, samples and seconds.
+
+    Assumes: what the certificates rest on beyond the samples.
+
+    Beyond the largest radius a run was asked about (its targets) its accuracy is NaN.
+    """
+    by_name = dict(runs) if isinstance(runs, Mapping) else named(runs)
+    asked = grid(by_name.values(), radii)
+    return pd.DataFrame([{"scheme": name, **_scheme_row(run, asked)} for name, run in by_name.items()])
+
+
+def _scheme_row(run: Run, radii: Floats) -> dict[str, object]:
+    return {
+        ASSUMES: "; ".join(assumed_by(run.plan.rule)) or "nothing more",
+        **accuracies(run, radii, strict=False),
+        **({ACR: average_radius(run).value} if run.labelled else {MEAN_RADIUS: mean_radius(run)}),
+        SAMPLES: round(mean_samples(run)),
+        SECONDS: sum(record.seconds for record in run.records) / len(run.records),
+    }

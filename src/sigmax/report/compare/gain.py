@@ -1,0 +1,65 @@
+"""What one system certifies more than another, input by input.
+
+# r radius asked about; an input is won at r where only the second run certifies its true class there, lost where
+# only the first does
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from sigmax import bounds
+from sigmax.records.run import Run
+from sigmax.report.metrics.accuracy import Floats, checked_radii
+from sigmax.report.metrics.adaptive import targets
+from sigmax.report.runs import Source, labelled, load, on_shared_inputs
+
+
+def accuracy_gain(
+    first: Source, second: Source, radii: float | Sequence[float] | Floats, *, strict: bool = False
+) -> pd.DataFrame:
+    """By how much the second run's certified accuracy exceeds the first's, on the inputs that both hold.
+
+    Columns: `radius`; `gain`; `error`, one standard error of the gain, for inputs drawn at random; how many inputs
+    were `won` and `lost`; `chance`, that inputs which favour neither would be so uneven (the sign test, exact at
+    any number of inputs, at each radius by itself); and of how many `inputs`. Those on which both agree say
+    nothing, so the error is far smaller than that of two accuracies by themselves. All of it is about the inputs
+    alone: networks trained again differ too.
+
+    NaN at a radius that a run with targets was not asked about: it may prove less there than it could.
+    """
+    asked = checked_radii(radii)
+    runs = on_shared_inputs([labelled(load(source), "accuracy") for source in (first, second)])
+    before, after = (_certified(run, asked, strict) for run in runs)
+    won, lost, n = (after & ~before).sum(axis=0), (before & ~after).sum(axis=0), len(before)
+    gain = (won - lost) / n
+    found = {
+        "gain": gain,
+        "error": np.sqrt(np.maximum(0.0, (won + lost) / n - gain**2) / n),  # each input counts 1, 0 or -1
+        "won": won,
+        "lost": lost,
+        "chance": [_chance(int(k), int(k + m)) for k, m in zip(won, lost, strict=True)],
+    }
+    sought = np.all([_sought(run, asked) for run in runs], axis=0)
+    columns = {name: np.where(sought, values, np.nan) for name, values in found.items()}
+    return pd.DataFrame({"radius": asked, **columns, "inputs": n})
+
+
+def _certified(run: Run, radii: Floats, strict: bool) -> NDArray[np.bool_]:
+    """Whether each input's true class is certified at each radius, (inputs, radii)."""
+    correct = np.array([record.correct for record in run.records])
+    found = np.array([record.certificate.radius for record in run.records])[:, None]
+    return correct[:, None] & (found > radii if strict else found >= radii)
+
+
+def _chance(won: int, differ: int) -> float:
+    return bounds.two_sided_p_value(won, differ) if differ else 1.0
+
+
+def _sought(run: Run, radii: Floats) -> NDArray[np.bool_]:
+    """The radii that the run was asked about."""
+    only = targets(run)
+    found: NDArray[np.bool_] = np.isin(radii, only) if only else np.ones(len(radii), dtype=bool)
+    return found

@@ -1,0 +1,1 @@
+"""Numbers of a run, read from its records."""

@@ -1,0 +1,1 @@
+"""What to sample and what follows from the counts: the rule of every scheme, free of torch."""

@@ -1,0 +1,50 @@
+"""What every rule asks of the numbers it is given."""
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from sigmax.errors import RequestError
+from sigmax.numbers import is_number, is_whole
+
+if TYPE_CHECKING:
+    from sigmax.rules.procedure import Rule
+
+MOST_SAMPLES = 10**9  # as far as the rounding of the bounds was measured
+MOST_NOISE = 3.0  # more than any paper uses on pixels in [0, 1]
+
+
+def check_samples(alpha: float, **samples: int) -> None:
+    """Raise unless alpha is a probability and every number of samples a positive whole number."""
+    if not (is_number(alpha) and 0 < alpha < 1):
+        raise RequestError(
+            f"alpha must lie strictly between 0 and 1 (the chance of a wrong certificate, 0.001 in the papers); "
+            f"got {alpha!r}"
+        )
+    for name, value in samples.items():
+        if not is_whole(value) or not 1 <= value <= MOST_SAMPLES:
+            raise RequestError(f"{name} must be a whole number of samples, from 1 to {MOST_SAMPLES:,}; got {value!r}")
+
+
+def too_much_noise(sigma: float) -> str | None:
+    """A warning where noise on pixels in [0, 1] leaves nothing of an image; None where it may be meant."""
+    if not MOST_NOISE < sigma < math.inf:
+        return None
+    return f"sigma {sigma:g} is {sigma:g} times the pixel range [0, 1]; did you mean {sigma / 100:g}?"
+
+
+def check_norms(rules: Sequence["Rule"]) -> None:
+    """Raise unless the radii of all parts are in one norm: a theorem that combines them needs it."""
+    found = {rule.norm for rule in rules}
+    if len(found) > 1:
+        raise RequestError(f"all parts must certify in the same norm; they use {', '.join(sorted(found))}")
+
+
+@contextmanager
+def naming_part(name: str, share: float, alpha: float) -> Iterator[None]:
+    """Errors of a part say whose they are, and where its odd alpha comes from."""
+    try:
+        yield
+    except RequestError as error:
+        raise RequestError(f"{name}, which gets {share:.3g} of alpha={alpha:g}: {error}") from error

@@ -1,0 +1,1 @@
+"""The rule of dual smoothing: a router picks the expert."""

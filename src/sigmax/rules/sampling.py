@@ -1,0 +1,311 @@
+"""How many votes a stage may cast, when it is looked at, and when it has shown what is asked. No torch.
+
+# looks n_1 < ... < n_m = n; a_i level of look i; "proved" what all looks so far prove, "possible" what n samples may
+
+By the union bound all bounds of all looks hold together with probability 1 - (a_1 + ... + a_m) >= 1 - alpha, so a
+radius may be claimed from any of them and the sampling may stop for any reason whatever. The levels rise with the
+looks and most of alpha is kept for the last, so that an input that needs all of its samples loses next to nothing
+against fixed sampling.
+"""
+
+import copy
+import math
+from bisect import bisect_right
+from collections.abc import Callable, Generator, Iterable, Mapping
+from dataclasses import asdict, dataclass, fields
+from functools import lru_cache
+from operator import add
+from typing import Any, Literal, NamedTuple, get_args
+
+from sigmax.bounds import Budget, table
+from sigmax.errors import RequestError
+from sigmax.numbers import is_number, is_whole
+from sigmax.rules.procedure import Answer, Counts, Question, VoteRequest
+
+Kind = Literal["fixed", "adaptive"]
+LEAST_ALPHA = 1e-22  # the bounds go down to 1e-30, and looks and classes share it
+
+
+class Look(NamedTuple):
+    """A moment at which the votes are counted: after `stop` samples, at the level its bounds may be wrong."""
+
+    stop: int
+    level: float
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """What a certification is asked, and so when it may stop.
+
+    "fixed": exactly n samples a stage. "adaptive": at most n, and no more than can matter. What matters is the radius
+    itself, as n samples would prove it; or only which of the radii `targets` hold; or the radius up to `tolerance`
+    times sigma. `cap`: radii beyond it are of no use to whoever asks (a router limits them already, say).
+    `futility`: at each look sampling stops when the conditional power, the chance that all n samples would still
+    change the answer, is below about this. It costs a little power and no soundness: a futility stop claims nothing.
+    """
+
+    kind: Kind = "fixed"
+    targets: tuple[float, ...] = ()
+    tolerance: float = 0.0
+    first: int = 32  # samples before the first look
+    growth: float = 1.25  # from look to look
+    last: float = 0.9  # share of alpha kept for the last look
+    futility: float = 0.01
+    cap: float = math.inf
+
+    def __post_init__(self) -> None:
+        if self.kind not in get_args(Kind):
+            raise RequestError(f"sampling must be one of {', '.join(get_args(Kind))}; got {self.kind!r}")
+        object.__setattr__(self, "targets", _checked_targets(self.targets))
+        if not (is_number(self.tolerance) and 0 <= self.tolerance <= 1):
+            raise RequestError(
+                f"tolerance must be a share of sigma from 0 to 1 (0.05 is usual); got {self.tolerance!r}"
+            )
+        if self.kind == "fixed" and (self.targets or self.tolerance):
+            raise RequestError(
+                "targets and tolerance say when sampling may stop, and fixed sampling never does; "
+                "ask for sampling='adaptive' with them"
+            )
+        if self.targets and self.tolerance:
+            raise RequestError("ask for targets (which radii hold) or for a tolerance (the radius itself), not both")
+        self._check_looks()
+
+    def _check_looks(self) -> None:
+        kinds = {
+            "first": is_whole(self.first) and 1 <= self.first <= 10**9,
+            "growth": is_number(self.growth) and 1.01 <= self.growth <= 100,
+            "last": is_number(self.last) and 0 < self.last < 1,
+            "futility": is_number(self.futility) and 0 < self.futility < 0.5,
+            "cap": self.cap == math.inf or (is_number(self.cap) and self.cap >= 0),
+        }
+        wrong = [f"{name}={getattr(self, name)!r}" for name, right in kinds.items() if not right]
+        if wrong:
+            raise RequestError(f"{', '.join(wrong)}: no such schedule of looks; see Sampling for what they mean")
+        object.__setattr__(self, "first", int(self.first))  # numpy's numbers would not survive a file
+        for name in ("tolerance", "growth", "last", "futility", "cap"):
+            object.__setattr__(self, name, float(getattr(self, name)))
+
+    @property
+    def settles_early(self) -> bool:
+        """Whether a claim may be made before the last look; if not, all of alpha is the last look's."""
+        return bool(self.targets) or self.tolerance > 0 or self.cap < math.inf
+
+    def capped(self, cap: float) -> "Sampling":
+        """The same question where radii beyond `cap` are of no use."""
+        if self.kind == "fixed" or cap >= self.cap:
+            return self
+        capped = copy.copy(self)  # checked already, once for all inputs
+        object.__setattr__(capped, "cap", max(0.0, cap))
+        return capped
+
+    def schedule(self, n: int, alpha: float) -> tuple[Look, ...]:
+        """The looks at up to n samples; their levels sum to at most alpha, exactly."""
+        if self.kind == "fixed":
+            return (Look(n, alpha),)
+        if alpha < LEAST_ALPHA:
+            raise RequestError(
+                f"alpha={alpha:g} is too little to share among looks; use at least {LEAST_ALPHA:g}, or sample fixed"
+            )
+        return _schedule(n, alpha, self.first, self.growth, self.last if self.settles_early else 1.0)
+
+    def last_level(self, n: int, alpha: float) -> float:
+        """The level of the look that all samples lead to."""
+        return self.schedule(n, alpha)[-1].level
+
+    def enough(self, proved: float, possible: float, sigma: float) -> bool:
+        """Whether more samples can no longer change what is asked; always False for fixed sampling.
+
+        A radius of 0 stands for nothing proved, so a target of 0 asks for any radius above 0.
+        """
+        if self.kind == "fixed":
+            return False
+        if self.targets:
+            held = bisect_right(self.targets, proved) if proved > 0 else 0
+            reachable = bisect_right(self.targets, min(possible, self.cap)) if possible > 0 else 0
+            return reachable <= held
+        possible = min(possible, self.cap)
+        return possible <= proved or (proved > 0 and possible - proved <= self.tolerance * sigma)
+
+    def describe(self) -> Mapping[str, Any]:
+        """As plain data, from which `remade` builds it again; what a run's plan holds."""
+        if self.kind == "fixed":
+            return {"kind": "fixed"}
+        plain = {name: value for name, value in asdict(self).items() if name != "cap"}
+        return {**plain, "targets": list(self.targets)}
+
+
+def remade(description: Mapping[str, Any]) -> Sampling:
+    """The sampling that `describe` described; a file is not trusted, so everything is checked again."""
+    known = {f.name for f in fields(Sampling)} - {"cap"}
+    listed = isinstance(description, Mapping) and isinstance(description.get("targets", []), list)
+    if not listed or description.keys() - known:
+        raise RequestError(f"unknown way of sampling {dict(description)!r:.120}; the file may be of a newer version")
+    return Sampling(**description)
+
+
+def asked(
+    sampling: "Kind | Sampling", targets: Iterable[float] | float | None = None, tolerance: float | None = None
+) -> Sampling:
+    """What a caller asked for by name, or a whole `Sampling` as it is."""
+    if isinstance(sampling, Sampling):
+        if targets is not None or tolerance is not None:
+            raise RequestError("give targets and tolerance within the Sampling, or name the sampling 'adaptive'")
+        if sampling.cap < math.inf:
+            raise RequestError("a cap is set by schemes on their parts, not from outside; ask for targets instead")
+        return sampling
+    return Sampling(sampling, _listed(targets), 0.0 if tolerance is None else tolerance)
+
+
+def in_words(sampling: Sampling) -> str:
+    """What was asked, for a reader: 'adaptive, asked which of 0.25, 0.5 hold'."""
+    if sampling.targets:
+        return f"{sampling.kind}, asked which of {', '.join(f'{t:g}' for t in sampling.targets)} hold"
+    if sampling.tolerance:
+        return f"{sampling.kind}, to {sampling.tolerance:g} of sigma"
+    return sampling.kind
+
+
+def optimistic_counts(counts: Counts, top: int, n: int, futility: float) -> Counts:
+    """The counts n samples may plausibly end with, at best for `top`: better ones have about the chance `futility`.
+
+    # d of n votes are cast, k of them for a class; u an exact bound of its share
+
+        k n/d + sqrt(n (n - d)) * (u - k/d)
+
+    For d << n that is n u. Towards the end ever less is open: the votes to come vary, and so does the share seen,
+    but votes cast are cast; together the variance is n (n - d)/d times that of a vote, where n u has n^2/d of it.
+    It serves to stop, never to claim. The bounds are exact all the same: near a share of 1, where large radii are
+    decided, an approximation would stop for a single vote against the class.
+    """
+    cast = sum(counts)
+    spread = math.sqrt(n * (n - cast))
+    best = optimistic_count(counts[top], cast, n, futility)
+    rest, ends = n - best, []
+    for k in counts:
+        end = n * k / cast + spread * (table.lower(k, cast, futility) - k / cast) if k else 0.0
+        ends.append(max(0, min(rest, math.floor(end))))
+    ends[top] = best
+    return tuple(ends)
+
+
+def optimistic_count(k: int, cast: int, n: int, futility: float) -> int:
+    """The first of these counts alone: k of the votes cast are for the class."""
+    end = n * k / cast + math.sqrt(n * (n - cast)) * (table.upper(k, cast, futility) - k / cast)
+    return min(k + n - cast, math.ceil(end))
+
+
+class Poll:
+    """The votes of one stage, look by look."""
+
+    def __init__(self, ask: VoteRequest, schedule: tuple[Look, ...]) -> None:
+        self.ask = ask
+        self.schedule = schedule
+        self.looks: list[Counts] = []
+        self.sums: list[Counts] = []  # all votes up to each look
+        self.counts: Counts = (0,) * ask.classes
+
+    def more(self) -> Generator[Question, Answer, None]:
+        """Sample up to the next look."""
+        answer = yield self.next_request()
+        assert isinstance(answer, tuple)
+        self.take(answer)
+
+    def next_request(self) -> VoteRequest:
+        """The request for the votes up to the next look."""
+        ask, start = self.ask, self.schedule[len(self.looks) - 1].stop if self.looks else 0
+        stop = self.schedule[len(self.looks)].stop
+        return VoteRequest(ask.part, ask.role, ask.classes, ask.noise, stop, start, ask.stream)
+
+    def take(self, counts: Counts) -> None:
+        """The votes up to the next look."""
+        self.looks.append(counts)
+        self.counts = tuple(map(add, self.counts, counts))
+        self.sums.append(self.counts)
+
+    @property
+    def level(self) -> float:
+        """What the bounds of the present look may spend; 0 where nothing may be claimed yet."""
+        return self.schedule[len(self.looks) - 1].level
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether all samples have been cast."""
+        return len(self.looks) == len(self.schedule)
+
+    @property
+    def recorded(self) -> tuple[Counts, ...]:
+        """What a stage keeps of the looks: nothing where there was but one to take."""
+        return tuple(self.looks) if len(self.schedule) > 1 else ()
+
+
+class Best:
+    """The best of a bound's values at all looks of a poll so far, each of which it has paid for.
+
+    schedule: what the bound may spend at each look. bound: its value, from the votes up to a look and what is spent.
+    """
+
+    def __init__(
+        self,
+        poll: Poll,
+        schedule: tuple[Look, ...],
+        bound: Callable[[Counts, float], float],
+        better: Callable[[float, float], float],
+        nothing: float,
+    ) -> None:
+        self.poll, self.schedule, self.bound, self.better, self.best = poll, schedule, bound, better, nothing
+        self.seen = 0
+
+    def value(self) -> float:
+        """The best by now."""
+        sums = self.poll.sums
+        while self.seen < len(sums):
+            level = self.schedule[self.seen].level
+            if level:
+                self.best = self.better(self.best, self.bound(sums[self.seen], level))
+            self.seen += 1
+        return self.best
+
+
+@lru_cache(maxsize=256)
+def _schedule(n: int, alpha: float, first: int, growth: float, last: float) -> tuple[Look, ...]:
+    stops = _stops(n, first, growth)
+    budget, weights = Budget(alpha), range(1, len(stops))
+    early = [(1 - last) * alpha * w / sum(weights) for w in weights]
+    levels = [budget.spend(level, on="a look") if level > 0 else 0.0 for level in early]
+    return tuple(Look(*pair) for pair in zip(stops, [*levels, budget.left], strict=True))
+
+
+def _stops(n: int, first: int, growth: float) -> list[int]:
+    """Multiples of `first`, each `growth` times the one before or the next one up; then n."""
+    stops, stop = list[int](), first
+    while stop * (1 + growth) / 2 < n:  # a look just before the last would tell nothing new
+        stops.append(stop)
+        stop = max(stop + first, round(stop * growth / first) * first)
+    return [*stops, n]
+
+
+def _listed(targets: Iterable[float] | float | None) -> tuple[float, ...]:
+    if targets is None:
+        return ()
+    if is_number(targets):
+        return (float(targets),)  # type: ignore[arg-type]  # a number, as was seen
+    listed = _checked_targets(targets)
+    if not listed:
+        raise RequestError("targets must name at least one radius; leave them out to ask for the radius itself")
+    return listed
+
+
+def _checked_targets(targets: object) -> tuple[float, ...]:
+    try:
+        listed = None if isinstance(targets, str | bytes | Mapping) else tuple(targets)  # type: ignore[var-annotated, arg-type]
+    except TypeError:
+        listed = None
+    if listed is None:
+        raise RequestError(f"targets must be a list of radii such as (0.25, 0.5); got {targets!r}")
+    wrong = [t for t in listed if not is_number(t) or t < 0]
+    if wrong:
+        raise RequestError(f"targets must be radii of at least 0, such as (0.25, 0.5); got {wrong[0]!r}")
+    return tuple(sorted({float(t) for t in listed}))
+
+
+FIXED = Sampling()

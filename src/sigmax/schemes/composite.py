@@ -1,0 +1,68 @@
+"""What schemes made of other schemes have in common: networks, noise and fields of all parts by their names."""
+
+from collections.abc import Mapping, Sequence
+
+from torch import Tensor
+
+from sigmax.engine.voter import Voter
+from sigmax.errors import RequestError
+from sigmax.rules.certificate import joined
+from sigmax.rules.procedure import Rule
+from sigmax.rules.registry import check_part
+from sigmax.schemes.fields import SigmaField
+from sigmax.schemes.scheme import Domain, Scheme
+
+
+class Composite(Scheme):
+    """A rule over parts, each a scheme with a name."""
+
+    def __init__(self, rule: Rule, parts: Mapping[str, Scheme]) -> None:
+        super().__init__(rule, _voters(parts), domain=_domain(parts))
+        self.parts = dict(parts)
+
+    def sigma_of(self, network: str) -> float:
+        """The noise of the part that the network belongs to."""
+        part, inner = next(
+            (part, network.removeprefix(f"{name}/"))
+            for name, part in self.parts.items()
+            if network.startswith(f"{name}/")
+        )
+        return part.sigma_of(inner)
+
+    def own_noise(self, x: Tensor, ids: Sequence[int], seed: int) -> Mapping[str, Sequence[float]]:
+        """What its parts ask for."""
+        found = {name: part.own_noise(x, ids, seed) for name, part in self.parts.items()}
+        return {joined(name, stage): noise for name, by_stage in found.items() for stage, noise in by_stage.items()}
+
+    @property
+    def fields(self) -> Mapping[str, SigmaField]:
+        """Those of its parts."""
+        return {joined(name, place): f for name, part in self.parts.items() for place, f in part.fields.items()}
+
+
+def check_scheme(value: object, what: str) -> Scheme:
+    """The scheme, if another can build on its certificates."""
+    if not isinstance(value, Scheme):
+        raise RequestError(
+            f"{what} must be a scheme such as Smoothed(model, sigma=0.5, classes=10); got {type(value).__name__}"
+        )
+    check_part(value.rule)
+    return value
+
+
+def _voters(parts: Mapping[str, Scheme]) -> dict[str, Voter]:
+    """The voters of all parts by their names in the whole; a network used twice is one voter, in fuller batches."""
+    voters: dict[str, Voter] = {}
+    for name, part in parts.items():
+        for inner, voter in part.voters.items():
+            voters[joined(name, inner)] = next((known for known in voters.values() if known.like(voter)), voter)
+    return voters
+
+
+def _domain(parts: Mapping[str, Scheme]) -> Domain:
+    domains = {name: part.domain for name, part in parts.items()}
+    first = next(iter(domains.values()))
+    if any(domain != first for domain in domains.values()):
+        listed = ", ".join(f"{name}: {domain}" for name, domain in domains.items())
+        raise RequestError(f"all parts must accept the same range of inputs; their domains are {listed}")
+    return first

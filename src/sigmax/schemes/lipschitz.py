@@ -1,0 +1,47 @@
+"""A network with a known Lipschitz constant: certified without noise and without chance."""
+
+import torch
+
+from sigmax.engine.voter import Model, Voter
+from sigmax.rules.lipschitz import LipschitzRule
+from sigmax.schemes.registry import NetworkSource, register
+from sigmax.schemes.scheme import Domain, Scheme
+
+
+class Lipschitz(Scheme):
+    """A classifier whose scores move by at most `constant` times what the input moves, both in the l2 norm.
+
+    model: any callable, batch -> scores (batch, classes); its normalisation counts for the constant. The radius is
+    margin / (sqrt(2) * constant) and spends no alpha. The caller vouches for the constant: it is recorded,
+    not proved.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        constant: float,
+        *,
+        classes: int,
+        device: str | torch.device | None = None,
+        domain: Domain = "images",
+    ) -> None:
+        rule = LipschitzRule(constant=constant, classes=classes)
+        # In 32 bits, whatever else is asked for: coarser scores would not have the margin they show.
+        voter = Voter(model, classes=classes, device=device, dtype=torch.float32, votes=False)
+        super().__init__(rule, {"base": voter}, domain=domain)
+        self.constant = rule.constant
+
+    def sigma_of(self, network: str) -> float:
+        """There is no noise."""
+        return 0.0
+
+    def __repr__(self) -> str:
+        return f"Lipschitz(constant {self.constant:g}, {self.classes} classes)"
+
+
+def _from_rule(rule: LipschitzRule, source: NetworkSource) -> Lipschitz:
+    model = source.network(rule.classes)
+    return Lipschitz(model, rule.constant, classes=rule.classes, device=source.how["device"])
+
+
+register("lipschitz", _from_rule)

@@ -1,0 +1,14 @@
+"""A scheme and its networks as one folder: saved, loaded, identified, and shared."""
+
+from sigmax.systems.folder import fingerprint, load, load_together, save
+from sigmax.systems.hub import from_pretrained, push_to_hub, save_pretrained
+
+__all__ = [
+    "fingerprint",
+    "from_pretrained",
+    "load",
+    "load_together",
+    "push_to_hub",
+    "save",
+    "save_pretrained",
+]

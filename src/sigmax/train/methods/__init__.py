@@ -1,0 +1,1 @@
+"""The training methods, one file each."""

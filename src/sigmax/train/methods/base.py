@@ -1,0 +1,108 @@
+"""What the training loop asks of a training method, and what it hands it."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, is_dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from sigmax.errors import RequestError
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Training inputs, on the device. `targets` is what the method learns: class ids, or soft labels."""
+
+    pixels: Tensor  # (N, C, H, W) in [0, 1]
+    targets: Tensor  # (N, ...)
+
+    def __len__(self) -> int:
+        return len(self.pixels)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The examples of one step. All of a method's randomness comes from `generator`, or resuming is not exact.
+
+    It is sampled by the functions of `noisy`, so that several processes can share a batch.
+    """
+
+    pixels: Tensor  # (n, C, H, W) in [0, 1], augmented, without noise
+    targets: Tensor  # (n, ...)
+    indices: Tensor  # where the examples lie in the training set
+    epoch: int  # from 0
+    generator: torch.Generator  # on the device of the pixels
+    sigma: Tensor | None = None  # (n,) noise of each image, in pixels; None: the method's own for all of them
+
+
+class Score(NamedTuple):
+    """How the model did on a batch."""
+
+    loss: Tensor  # to be minimised: a mean over the batch's images, with its graph
+    accuracy: Tensor  # share of the noisy inputs that were classified right; for display
+
+    @classmethod
+    def of(cls, losses: Tensor, logits: Tensor, targets: Tensor) -> "Score":
+        """The mean of the losses, and how many of the logits, (..., n, K), are largest at their target, (n,)."""
+        return cls(losses.mean(), (logits.argmax(dim=-1) == targets).float().mean())
+
+
+class Method(ABC):
+    """A way to train: what is minimised on a batch.
+
+    Subclasses are dataclasses (`sigmax.config.options`) whose fields are the method's hyper-parameters; they become
+    part of the run's plan. A method that remembers something between batches (a sigma for each input, say) saves and
+    restores it by `state_dict` and `load_state_dict`, so that a killed run goes on exactly.
+    """
+
+    name: ClassVar[str]
+    any_noise: ClassVar[bool] = False  # whether it learns under a noise of its own for each input (`Batch.sigma`)
+    sigma: float  # noise in pixels, of methods with one noise for all images
+    copies: int = 1  # noisy copies of each image in a step
+
+    @abstractmethod
+    def score(self, model: nn.Module, batch: Batch) -> Score:
+        """The loss of the batch, and how many of its inputs the model got right."""
+
+    def begin_epoch(self, model: nn.Module, examples: Examples, epoch: int) -> None:  # noqa: B027
+        """Called before each epoch, the model in eval mode, for methods that look at the whole training set."""
+
+    def images(self, batch: int) -> int:
+        """How many images a step takes so that its forward pass has `batch` inputs: batch / copies."""
+        if batch % self.copies:
+            raise RequestError(
+                f"a step of batch={batch} inputs has batch / copies images, and copies={self.copies} does not "
+                f"divide it; choose a batch that is a multiple of {self.copies}"
+            )
+        return batch // self.copies
+
+    def noise_of(self, batch: Batch) -> float | Tensor:
+        """The noise of the batch's images, in pixels: one for each where they have their own, else the method's."""
+        return self.sigma if batch.sigma is None else batch.sigma
+
+    def order(self, count: int, epoch: int, generator: torch.Generator) -> Tensor:
+        """Which of the `count` examples the epoch trains on, in which order: indices, on the generator's device.
+
+        Asked after `begin_epoch`. A method that leaves examples out, or shows some more often, says so here.
+        """
+        return torch.randperm(count, device=generator.device, generator=generator)
+
+    def per_example(self) -> Sequence[Tensor]:
+        """What is remembered of each example: tensors (N, ...), of which a step changes no rows but its batch's.
+
+        Several processes see different examples; after each epoch they exchange these rows.
+        """
+        return ()
+
+    def plan(self) -> dict[str, Any]:
+        """The method in words: its name and hyper-parameters."""
+        return {"name": self.name, **(asdict(self) if is_dataclass(self) else {})}
+
+    def state_dict(self) -> dict[str, Any]:
+        """What the method remembers: tensors and plain values."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:  # noqa: B027
+        """Take up what was remembered."""

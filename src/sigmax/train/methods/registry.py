@@ -1,0 +1,166 @@
+"""The training methods by name. Each method's file registers it; other packages add theirs.
+
+    @register(summary="Cross-entropy of blurred images")
+    @options
+    class Blurred(Method):
+        name: ClassVar[str] = "blurred"
+        ...
+
+A package makes its method known to the command line by an entry point of the group `sigmax.methods`, whose name is
+the method's and whose object is the class:
+
+    [project.entry-points."sigmax.methods"]
+    blurred = "blur.sigmax_method:Blurred"
+
+A preset is what a method's paper used. Source of the presets "cifar10": the papers named in each method's file, as
+collected for ResNet-110 in the tables of CAT-RS (Jeong et al. 2023) and of the easy-sample recipe (Sun et al. 2025).
+"""
+
+import pkgutil
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, dataclass, fields
+from functools import cache
+from importlib import import_module
+from importlib.metadata import EntryPoint
+from typing import Any, NamedTuple, TypeVar
+
+from sigmax.config.plugins import imported, plugins
+from sigmax.errors import RequestError
+from sigmax.train.loop.settings import Settings
+from sigmax.train.methods.base import Method
+
+GROUP = "sigmax.methods"
+M = TypeVar("M", bound=type[Method])
+
+# One schedule for all of them: 150 epochs, the rate divided by ten every 50.
+CIFAR10 = Settings(
+    epochs=150, batch=256, lr=0.1, weight_decay=1e-4, schedule="step", step_epochs=50, augment="crop-flip"
+)
+
+
+class MethodPreset(NamedTuple):
+    """One way to train: architecture, settings of the loop, and the method's hyper-parameters."""
+
+    architecture: str
+    settings: Settings
+    fields: Mapping[str, Any]
+
+
+Presets = Mapping[str, Mapping[float, MethodPreset]]  # by name and sigma
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A method with what it declares."""
+
+    kind: type[Method]
+    summary: str  # one line
+    presets: Presets
+
+
+_METHODS: dict[str, Registered] = {}
+
+
+def register(*, summary: str, presets: Presets | None = None) -> Callable[[M], M]:
+    """Let the method that this decorates be asked for by its `name`; two methods cannot have one name."""
+
+    def add(kind: M) -> M:
+        there = _METHODS.get(kind.name)
+        if there is not None and _place(there.kind) != _place(kind):
+            raise RequestError(f"there is a training method {kind.name!r} already ({_place(there.kind)}); rename one")
+        _METHODS[kind.name] = Registered(kind, summary, presets or {})
+        return kind
+
+    return add
+
+
+def on_cifar10(**hyper: Any) -> Presets:
+    """The preset "cifar10", with the network and schedule that the papers share.
+
+    hyper: the hyper-parameters at sigma 0.25, 0.5 and 1.0, as a tuple of three, or one value for all of them.
+    """
+
+    def at(place: int) -> dict[str, Any]:
+        return {name: value[place] if isinstance(value, tuple) else value for name, value in hyper.items()}
+
+    return {"cifar10": {s: MethodPreset("resnet110", CIFAR10, at(i)) for i, s in enumerate((0.25, 0.5, 1.0))}}
+
+
+def known() -> Mapping[str, Registered]:
+    """All methods by name: those here, those registered in this program, and those of installed packages."""
+    _load_own()
+    for name, plugin in plugins(GROUP).items():
+        if name not in _METHODS:
+            _load(plugin)
+    return dict(sorted(_METHODS.items()))
+
+
+def find(name: str) -> Registered:
+    """The method of that name."""
+    methods = known()
+    if name not in methods:
+        raise RequestError(f"unknown training method {name!r}; known are: {', '.join(methods)}")
+    return methods[name]
+
+
+def method_preset(preset: str, method: str, sigma: float) -> MethodPreset:
+    """What the method's paper used at that noise: preset "cifar10" has sigma 0.25, 0.5 and 1.0."""
+    presets = find(method).presets
+    if preset not in presets:
+        raise RequestError(f"{method} has no preset {preset!r}; it has: {', '.join(presets) or 'none'}")
+    by_sigma = presets[preset]
+    if sigma not in by_sigma:
+        raise RequestError(
+            f"the preset {preset!r} of {method} is for sigma {', '.join(f'{s:g}' for s in by_sigma)}; got {sigma:g}. "
+            "Use one of these, or leave the preset out and give the hyper-parameters"
+        )
+    return by_sigma[sigma]
+
+
+def make_method(name: str, sigma: float, hyper: Mapping[str, Any] | None = None) -> Method:
+    """The method of that name for noise `sigma`, in pixels; `hyper` holds its hyper-parameters by name."""
+    kind, given = find(name).kind, dict(hyper or {})
+    refuse_unknown(kind, given)
+    return kind(sigma=sigma, **given)  # type: ignore[call-arg]  # every registered method has a sigma
+
+
+def settable(kind: type[Method]) -> dict[str, Field[Any]]:
+    """The hyper-parameters of a method that a request may name: all but its noise."""
+    return {f.name: f for f in fields(kind) if f.init and f.name not in ("sigma", "inner")}  # type: ignore[arg-type]
+
+
+def refuse_unknown(kind: type[Method], given: Mapping[str, Any]) -> None:
+    """Raise where a hyper-parameter is not one of the method's."""
+    unknown = sorted(set(given) - set(settable(kind)))
+    if unknown:
+        raise RequestError(f"{kind.name} has no {', '.join(unknown)}; {_choice(kind)}")
+
+
+def _choice(kind: type[Method]) -> str:
+    """What can be given, with the defaults."""
+    named = settable(kind).values()
+    defaults = ", ".join(f.name if f.default is MISSING else f"{f.name}={f.default}" for f in named)
+    return f"{kind.name} takes {defaults or 'none'}"
+
+
+@cache
+def _load_own() -> None:
+    """Import every file of this folder; those of methods register them."""
+    for module in pkgutil.iter_modules(import_module("sigmax.train.methods").__path__, "sigmax.train.methods."):
+        import_module(module.name)
+
+
+def _load(plugin: EntryPoint) -> None:
+    """Import a package's method; one that did not register itself is registered by its docstring."""
+    kind = imported(plugin, "training method")
+    if plugin.name not in _METHODS:
+        if not (isinstance(kind, type) and issubclass(kind, Method)) or kind.name != plugin.name:
+            raise RequestError(
+                f"the entry point {plugin.name!r} ({plugin.value}) must be a sigmax.train.Method of that name; repair "
+                "or remove that package"
+            )
+        register(summary=(kind.__doc__ or "").partition("\n")[0])(kind)
+
+
+def _place(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"

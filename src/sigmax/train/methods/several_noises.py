@@ -1,0 +1,76 @@
+"""One network for several noises: cross-entropy under the noise of each input's route, or of a random one.
+
+# x input; y its class; sigma(x) the noise of its route; f softmax
+
+    Routed             loss(x) = -log f(x + sigma(x) noise)_y
+    RoutedConsistency  the loss of `consistency` on copies x + sigma(x) noise
+    Mixed              the loss of Routed, the noise sampled again in every step
+
+Source: Dual randomized smoothing (Sun et al. 2026), Sec. 5.2.2, for Routed. The paper has no consistency there.
+"""
+
+from dataclasses import field
+from typing import Annotated, ClassVar
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+from sigmax.config.validation import Numbers, Weight, about, options
+from sigmax.train.denoised import answers
+from sigmax.train.loop.noisy import by_copy, noisy_copies, uniform
+from sigmax.train.methods.base import Batch, Method, Score
+from sigmax.train.methods.consistency import fit, unsteadiness
+from sigmax.train.methods.noise_attack import in_full
+
+
+@options
+class Routed(Method):
+    """Cross-entropy on inputs with the noise of their route. Targets are (class, route), (n, 2)."""
+
+    name: ClassVar[str] = "routed"
+    sigmas: Annotated[Numbers, about("noise of each route, in pixels")]
+
+    def score(self, model: nn.Module, batch: Batch) -> Score:
+        """The mean cross-entropy of one noisy copy of each input."""
+        classes, routes = batch.targets.unbind(dim=1)
+        sigma = batch.pixels.new_tensor(self.sigmas)[routes]
+        return scored(model, noisy_copies(batch.pixels, sigma, 1, batch.generator), sigma, classes)
+
+
+@options
+class RoutedConsistency(Routed):
+    """The loss of `Consistency` on inputs with the noise of their route, two noisy copies of each."""
+
+    name: ClassVar[str] = "routed-consistency"
+    consistency: Annotated[Weight, about("weight of the copies' disagreement")] = 10.0
+    entropy: Annotated[Weight, about("weight of the entropy of their mean")] = 0.5
+    copies: int = field(default=2, init=False)
+
+    def score(self, model: nn.Module, batch: Batch) -> Score:
+        """The mean loss of the batch; right is a noisy copy of the true class."""
+        classes, routes = batch.targets.unbind(dim=1)
+        sigma = batch.pixels.new_tensor(self.sigmas)[routes]
+        noisy = noisy_copies(batch.pixels, sigma, self.copies, batch.generator)
+        log_f = in_full(by_copy(answers(model, noisy, sigma.repeat(self.copies)), self.copies)).log_softmax(dim=2)
+        losses = fit(log_f, classes) + unsteadiness(log_f, consistency=self.consistency, entropy=self.entropy)
+        return Score.of(losses, log_f, classes)
+
+
+@options
+class Mixed(Method):
+    """Cross-entropy on inputs with noise of a random one of several sigmas: one network for all of them."""
+
+    name: ClassVar[str] = "mixed"
+    sigmas: Annotated[Numbers, about("the noises, in pixels")]
+
+    def score(self, model: nn.Module, batch: Batch) -> Score:
+        """The mean cross-entropy of one noisy copy of each input."""
+        which = (uniform(batch.pixels, batch.generator) * len(self.sigmas)).long()
+        sigma = batch.pixels.new_tensor(self.sigmas)[which]
+        return scored(model, noisy_copies(batch.pixels, sigma, 1, batch.generator), sigma, batch.targets)
+
+
+def scored(model: nn.Module, noisy: Tensor, sigma: Tensor, classes: Tensor) -> Score:
+    """Cross-entropy and the share of right answers."""
+    logits = answers(model, noisy, sigma)
+    return Score.of(functional.cross_entropy(logits, classes), logits, classes)

@@ -1,0 +1,118 @@
+"""How a router in training does on inputs it is not trained on, and an early warning when a route dies.
+
+It is a diagnostic, not a certificate: one sample of votes picks the route and bounds it, and no budget is kept.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from sigmax import bounds, radius
+from sigmax.train.loop.fit import VALIDATION, seeded
+from sigmax.train.loop.progress import EpochReport
+from sigmax.train.loop.quick_check import vote
+
+SAMPLES, ALPHA = 100, 1e-3  # votes an input, and the chance that its radius is wrong
+INPUTS = 128  # inputs checked, at most
+NOTICED = 0.02  # a route that is best for fewer of the inputs than this is not missed
+STARVED = 0.1  # of its label share: a route taken for less is dying
+
+OnWarning = Callable[[str], None]
+
+
+@dataclass
+class Watcher:
+    """Called after each epoch: what the smoothed router does on the inputs held out.
+
+    The mapping it returns: `matching`, the share of inputs sent to their best expert; `radius`, the mean radius
+    within which the route is certified, 0 where it is not; `abstained`, the share of those; `routes`, the share of
+    inputs sent to each expert; `labels`, the share that each is best for; `lost`, how much further on average the
+    best expert certifies than the one taken; `attained`, the mean radius of the true class by the consensus rule,
+    and `possible`, that of the best expert; and `warnings`, for every route that was just seen to die.
+    """
+
+    pixels: Tensor  # (n, C, H, W), on the device of the model
+    radii: NDArray[np.float64]  # (n, K), how far each expert certifies them
+    shares: Sequence[float]  # which share of all labelled inputs each expert is best for
+    sigma: float
+    seed: int
+    epochs: int  # how many there will be
+    routes: Sequence[str]  # their names
+    advice: str  # what to change when a route dies
+    on_warning: OnWarning | None = None
+    history: list[list[float]] = field(default_factory=list)  # `routes` of each epoch
+
+    def remember(self, reports: Sequence[EpochReport]) -> None:
+        """Take up what an earlier attempt at the same run saw."""
+        self.history = [report.validation["routes"] for report in reports]
+
+    def __call__(self, model: nn.Module, epoch: int) -> dict[str, Any]:
+        """The epoch's mapping; a route that dies is warned of once."""
+        with seeded(self.seed, epoch + 1, VALIDATION, device=self.pixels.device) as generator:
+            counts = vote(
+                model, self.pixels, self.sigma, classes=len(self.routes), samples=SAMPLES, generator=generator
+            )
+        taken, best = counts.argmax(axis=1), self.radii.argmax(axis=1)
+        certified = radius.gaussian(self.sigma, bounds.lower(counts.max(axis=1), SAMPLES, ALPHA))
+        rows = np.arange(len(taken))
+        labels = _shares(best, len(self.routes))
+        self.history.append(_shares(taken, len(self.routes)))
+        # Few inputs are checked: a route that is rare, here or in all, may stay out by chance.
+        expected = np.minimum(labels, self.shares).tolist()
+        warnings = [self._warning(i, labels) for i in newly_dying(self.history, expected, self.epochs)]
+        if self.on_warning is not None:
+            for warning in warnings:
+                self.on_warning(warning)
+        return {
+            "inputs": len(taken),
+            "matching": float((taken == best).mean()),
+            "radius": float(certified.mean()),
+            "abstained": float((certified == 0).mean()),
+            "routes": self.history[-1],
+            "labels": labels,
+            "lost": float((self.radii[rows, best] - self.radii[rows, taken]).mean()),
+            "attained": float(self._consensus(counts).mean()),
+            "possible": float(self.radii.max(axis=1).mean()),
+            "warnings": warnings,
+        }
+
+    def _consensus(self, counts: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The radius of each input by `radius.routed`, where an expert with R_j = 0 never agrees."""
+        rows, top = np.arange(len(counts)), counts.argmax(axis=1)
+        lower = bounds.lower(counts[rows, top], SAMPLES, ALPHA)
+        reach = radius.gaussian(self.sigma, lower[:, None], bounds.upper(counts, SAMPLES, ALPHA))
+        reach[rows, top] = 0.0
+        labels = [[0 if certified > 0 else None for certified in row] for row in self.radii]
+        return np.array([radius.routed(*row) for row in zip(reach, self.radii, labels, strict=True)])
+
+    def _warning(self, route: int, labels: Sequence[float]) -> str:
+        return (
+            f"epoch {len(self.history)} of {self.epochs}: the route to {self.routes[route]} is dying. It is best "
+            f"for {labels[route]:.1%} of the held-out inputs and was taken for {self.history[-1][route]:.1%}. "
+            f"{self.advice}"
+        )
+
+
+def newly_dying(history: Sequence[Sequence[float]], labels: Sequence[float], epochs: int) -> list[int]:
+    """The routes that the last epoch is the first to show as dying.
+
+    A route dies when, after the first third of the epochs, it is taken for less than a tenth of the inputs it is
+    best for in two epochs in a row. Early on a router tries one route after another; that means nothing.
+    """
+    watched = [i for i, share in enumerate(labels) if share >= NOTICED]
+    begin = -(-epochs // 3)
+
+    def dying_at(epoch: int, route: int) -> bool:
+        return epoch - 1 >= begin and all(history[e][route] < STARVED * labels[route] for e in (epoch - 1, epoch))
+
+    last = len(history) - 1
+    return [i for i in watched if dying_at(last, i) and not any(dying_at(e, i) for e in range(last))]
+
+
+def _shares(which: NDArray[np.int64], classes: int) -> list[float]:
+    shares: list[float] = (np.bincount(which, minlength=classes) / len(which)).tolist()
+    return shares

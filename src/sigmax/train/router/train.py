@@ -1,0 +1,147 @@
+"""Train a router: from labels, how far each expert certifies each input, to a checkpoint.
+
+A router is a classifier whose classes are the experts, to be smoothed with a noise of its own (the variance
+estimator of Dual randomized smoothing). It is trained as `router_loss` or `router_objective` says, and watched as
+`router_check` says.
+"""
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import nn
+
+from sigmax.data import Dataset
+from sigmax.errors import RequestError
+from sigmax.jobs.label.labels import Labels
+from sigmax.models import Classifier, Normalisation
+from sigmax.train.loop.held_out import first, split
+from sigmax.train.loop.network import described, examples_of, images, sources_of, train_network
+from sigmax.train.loop.progress import OnEpoch, OnStep
+from sigmax.train.loop.settings import Settings
+from sigmax.train.methods.base import Method
+from sigmax.train.router.check import INPUTS, OnWarning, Watcher
+from sigmax.train.router.loss import shares_of
+from sigmax.train.router.options import advice, make_loss
+from sigmax.train.router.presets import SMALL
+
+Floats = NDArray[np.float32]
+
+
+def train_router(
+    dataset: Dataset,
+    labels: Labels,
+    *,
+    architecture: str,
+    sigma: float,
+    out: str | Path,
+    options: Mapping[str, Any] | None = None,
+    normalisation: str | Normalisation | None = None,
+    denoiser: nn.Module | None = None,
+    start: Classifier | None = None,
+    settings: Settings | None = None,
+    held_out: float = 0.1,
+    on_epoch: OnEpoch | None = None,
+    on_step: OnStep | None = None,
+    on_warning: OnWarning | None = None,
+    **loss: Any,
+) -> Path:
+    """Train a router of noise `sigma`, in pixels, on the labelled inputs and return the checkpoint's path, `out`.
+
+    A run goes on, ends and is kept apart from others as `train_classifier` says. Inputs that no expert certifies are
+    dropped. Of the others a share, `held_out`, is never trained on: after every epoch the metrics' `validation` says
+    how the smoothed router does on (some of) them. `on_warning` gets warnings, above all of a route that dies.
+
+    `dataset` is the whole set that was labelled. `denoiser` is for denoised training, as in `train_classifier`.
+    `start`: a classifier whose weights to begin with, its last layer aside, such as an expert's; it also decides
+    architecture, options and normalisation. `loss`: the objective, "paper" (`router.loss`), "certified" or "weighted"
+    (`router.objective`), with its hyper-parameters, such as `sharpness=8.0`; the paper's are in `router_preset`.
+    """
+    sigma, settings = float(sigma), settings or SMALL.settings
+    inputs = _divided(dataset, labels, held_out, settings.seed)
+    method = make_loss(sigma, inputs.training_radii, loss)
+    watcher = inputs.watcher(method, sigma, settings, route_names(labels.sigmas), on_warning)
+    _warn_of_noise(sigma, labels.sigmas, on_warning)
+    return train_network(
+        described(
+            dataset,
+            start,
+            architecture=architecture,
+            options=options,
+            classes=len(labels.experts),
+            sigma=sigma,
+            normalisation=normalisation,
+            same_classes=False,
+        ),
+        method,
+        examples_of(inputs.training, inputs.training_radii),
+        settings,
+        out=Path(out),
+        sources={**sources_of(dataset, start=start, denoiser=denoiser), **_plan_of(labels), "held_out": held_out},
+        start=start,
+        denoiser=denoiser,
+        notes={"router": {**_plan_of(labels)["labels"], "shares": labels.shares.tolist(), "dropped": labels.dropped}},
+        validate=watcher,
+        on_epoch=on_epoch,
+        on_step=on_step,
+        on_resume=watcher.remember,
+    )
+
+
+class _Inputs(NamedTuple):
+    """The labelled inputs that some expert certifies, and how far each expert certifies them."""
+
+    training: Dataset
+    training_radii: Floats  # (n, K)
+    held_out: Dataset
+    held_out_radii: Floats
+    shares: tuple[float, ...]  # which share of all of them each expert is best for
+
+    def watcher(
+        self, method: Method, sigma: float, settings: Settings, routes: list[str], on_warning: OnWarning | None
+    ) -> Watcher:
+        """What looks at the router on some of the inputs held out."""
+        return Watcher(
+            pixels=images(first(self.held_out, INPUTS), settings.torch_device()),
+            radii=self.held_out_radii[:INPUTS].astype(np.float64),
+            shares=self.shares,
+            sigma=sigma,
+            seed=settings.seed,
+            epochs=settings.epochs,
+            routes=routes,
+            advice=advice(method),
+            on_warning=on_warning,
+        )
+
+
+def _divided(dataset: Dataset, labels: Labels, held_out: float, seed: int) -> _Inputs:
+    if len(labels.experts) < 2:
+        raise RequestError("a router chooses among experts, and these are the labels of one; label with more")
+    kept = labels.select(dataset)
+    # Rounded once, here: the loss, its weights and the metrics must agree on which expert is best.
+    radii = labels.radii[labels.kept].astype(np.float32)
+    held, training = split(len(kept), held_out, seed, name="held_out")
+    return _Inputs(kept.take(training), radii[training], kept.take(held), radii[held], shares_of(radii))
+
+
+def _plan_of(labels: Labels) -> dict[str, dict[str, Any]]:
+    """What a plan says of its labels."""
+    sigmas = [None if math.isnan(noise) else noise for noise in labels.sigmas]
+    return {"labels": {"experts": labels.experts, "sigmas": sigmas, "fingerprint": labels.fingerprint}}
+
+
+def route_names(sigmas: tuple[float, ...]) -> list[str]:
+    """What to call the routes: by the experts' noise, or by their place where one has none."""
+    return [f"expert {i}" if math.isnan(sigma) else f"sigma {sigma:g}" for i, sigma in enumerate(sigmas)]
+
+
+def _warn_of_noise(sigma: float, sigmas: tuple[float, ...], on_warning: OnWarning | None) -> None:
+    largest = max((noise for noise in sigmas if not math.isnan(noise)), default=0.0)
+    if sigma < largest and on_warning is not None:
+        on_warning(
+            f"the router's sigma {sigma:g} is below the largest expert's, {largest:g}: with as many votes a route "
+            f"cannot be certified as far as that expert certifies; use sigma {largest:g} or more"
+        )

@@ -1,0 +1,45 @@
+"""`sigmax calibrate`: a cascade with thresholds chosen on held-out images."""
+
+import sigmax as sx
+
+
+def test_it_writes_the_cascade_with_the_thresholds_that_were_chosen(trained, system, tmp_path, sigmax):
+    net, cascade, out = trained / "net.safetensors", tmp_path / "cascade", tmp_path / "tuned"
+    words = ("--sigma", "1.0", "--confidence", "0.9", "--out", cascade)
+    assert sigmax("build", "cascade", net, system, *words).returncode == 0
+    how = (
+        "--data",
+        "digits",
+        "--split",
+        "train",
+        "--start",
+        1300,
+        "--n",
+        1000,
+        "--set",
+        "samples=50",
+        "--set",
+        "radii=0,0.25,0.5",
+    )
+    done = sigmax("calibrate", cascade, *how, "--out", out)
+    assert done.returncode == 0, done.stderr
+    assert "level-0: defers below confidence" in done.stdout
+    assert "at 0.25" in done.stdout
+    before, after = sx.load(cascade), sx.load(out)
+    assert before.levels[0].voters["base"].model.confidence == 0.9
+    chosen = after.levels[0].voters["base"].model.confidence
+    assert 0 < chosen < 1
+    assert f"{chosen:.4g}" in done.stdout
+    assert after.last.sigma == before.last.sigma
+    assert sigmax("certify", out, "--data", "digits", "--max", 3, "--n", 200, "--out", tmp_path / "r").returncode == 0
+
+
+def test_what_cannot_be_calibrated(system, tmp_path, sigmax):
+    for words, message in (
+        (("--data", "digits"), "is not a cascade"),
+        (("--data", "digits", "--set", "samples=0"), "samples: expected a number of at least 1, got 0"),
+        (("--data", "digits", "--set", "objective=least-lead"), "published"),
+    ):
+        refused = sigmax("calibrate", system, *words, "--split", "train", "--out", tmp_path / "out")
+        assert refused.returncode == 2
+        assert message in " ".join(refused.stderr.split())

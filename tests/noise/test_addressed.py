@@ -1,0 +1,102 @@
+"""Addressed noise: the same address, the same numbers; another address, independent ones."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from sigmax.errors import RequestError
+from sigmax.noise.addressed import BLOCK, Address, BlockSource, check_uint64, empty
+from sigmax.noise.gaussian import SAMPLER, block
+
+ADDRESS = {"seed": 3, "input_id": 17, "stage": "estimation", "index": 5, "shape": (2, 3)}
+
+
+def test_an_address_always_gives_the_same_block():
+    assert torch.equal(block(**ADDRESS), block(**ADDRESS))
+    assert block(**ADDRESS).shape == (BLOCK, 2, 3)
+    assert block(**ADDRESS).dtype == torch.float32
+
+
+@pytest.mark.parametrize("change", [{"seed": 4}, {"input_id": 18}, {"stage": "selection"}, {"index": 6}])
+def test_every_part_of_the_address_matters(change):
+    first, other = block(**ADDRESS).numpy().ravel(), block(**{**ADDRESS, **change}).numpy().ravel()
+    assert not np.isin(first, other).all()
+    assert abs(np.corrcoef(first, other)[0, 1]) < 5 / np.sqrt(first.size)
+
+
+def test_the_values_of_one_address_never_change():
+    """A change here changes every certificate ever seeded: rename GENERATOR and say so in the changelog."""
+    first = block(seed=0, input_id=0, stage="selection", index=0, shape=(2,))[0]
+    assert first.tolist() == pytest.approx([-0.7209862470626831, -0.09695018827915192], rel=1e-6)
+
+
+def test_the_samples_are_standard_normal():
+    samples = np.concatenate(
+        [
+            block(seed=1, input_id=i, stage="estimation", index=j, shape=(16,)).numpy().ravel()
+            for i in range(20)
+            for j in range(20)
+        ]
+    )
+    assert stats.kstest(samples, "norm").pvalue > 1e-3
+    assert abs(samples.mean()) < 4 / np.sqrt(samples.size)
+    assert 0.001 < stats.chi2(samples.size).cdf((samples.astype(float) ** 2).sum()) < 0.999
+    # Tails decide large radii: the share beyond 3 and 4 standard deviations must be right.
+    for t in (3.0, 4.0):
+        beyond = int((np.abs(samples) > t).sum())
+        assert stats.binomtest(beyond, samples.size, 2 * stats.norm.sf(t)).pvalue > 1e-3
+
+
+def test_neighbouring_addresses_are_uncorrelated():
+    rows = np.stack([block(seed=0, input_id=i, stage="s", index=0, shape=(8,)).numpy().ravel() for i in range(60)])
+    correlations = np.corrcoef(rows)[np.triu_indices(60, 1)] * np.sqrt(rows.shape[1])
+    assert stats.kstest(correlations, "norm").pvalue > 1e-3
+
+
+def test_parts_of_an_address_cannot_stand_in_for_each_other():
+    """Many addresses whose parts are alike or exchanged: no two blocks begin with the same numbers."""
+    words, stages = (0, 1, 2, 255, 256, 2**32, 2**32 + 1, 2**64 - 1), ("", "a", "b", "ab", "a/b", "\0", "a\0")
+    firsts = {
+        tuple(block(seed=s, input_id=i, stage=t, index=k, shape=(1,))[:8, 0].tolist())
+        for s in words for i in words for k in (0, 1, 2, 2**32) for t in stages
+    }  # fmt: skip
+    assert len(firsts) == len(words) ** 2 * 4 * len(stages)
+
+
+@pytest.mark.parametrize("cuts", [(0, 128), (0, 1, 128), (0, 100, 128), (0, 64, 65, 100, 128)])
+def test_a_block_sampled_in_parts_is_the_same_block(cuts):
+    whole = block(**ADDRESS)
+    address = Address(3, 17, "estimation", 5)
+    going_on = BlockSource(SAMPLER)
+    parts = [going_on.fill(empty((b - a, 2, 3)), address, a) for a, b in pairwise(cuts)]
+    assert torch.equal(torch.cat(parts), whole)
+    for a, b in pairwise(cuts):  # and each part by itself
+        assert torch.equal(BlockSource(SAMPLER).fill(empty((b - a, 2, 3)), address, a), whole[a:b])
+
+
+@pytest.mark.slow
+def test_large_values_come_as_often_as_they_should():
+    """Torch's 32-bit normals end at 5.77; these must not: a large image samples that far out."""
+    samples = block(seed=3, input_id=0, stage="s", index=0, shape=(400_000,)).abs()
+    for t in (4.5, 5.0, 5.5):
+        beyond = int((samples > t).sum())
+        assert stats.binomtest(beyond, samples.numel(), 2 * stats.norm.sf(t)).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_torchs_default_dtype_changes_no_noise(dtype):
+    before = block(**ADDRESS)
+    try:
+        torch.set_default_dtype(dtype)
+        assert torch.equal(block(**ADDRESS), before)
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.parametrize("value", [-1, 2**64, 1.5, True, "7", None])
+def test_a_seed_must_fit_the_address(value):
+    with pytest.raises(RequestError, match="seed must be a whole number"):
+        check_uint64("seed", value)
