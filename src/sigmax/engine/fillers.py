@@ -72,7 +72,7 @@ class CpuFiller:
         return self.batch[:used], self.rows[:used]
 
     def _pieces(self, item: Item, row: int, start: int, stop: int) -> Iterator[Piece]:
-        seed, input_id = self.inputs.seed, self.inputs.ids[item.position]
+        seed, input_id = self.inputs.key(item.position)
         for index, low, high in in_blocks(start, stop):
             yield Piece(row, row + high - low, Address(seed, input_id, item.stage, index), low)
             row += high - low
@@ -111,8 +111,10 @@ class DeviceFiller:
         self.shape = inputs.x.shape[1:]
         self.x = inputs.on(device)
         self.batch = torch.empty((size, self.x.shape[1]), dtype=torch.float32, device=device)
+        keys = [inputs.key(item.position) for item in items]
         streams = [
-            philox.stream_of(seed=inputs.seed, input_id=inputs.ids[item.position], stage=item.stage) for item in items
+            philox.stream_of(seed=seed, input_id=input_id, stage=item.stage)
+            for (seed, input_id), item in zip(keys, items, strict=True)
         ]
         self.sampler = sampler_of(items[0].request.noise)
         self.streams = sent(torch.tensor(streams, dtype=torch.int64), device)

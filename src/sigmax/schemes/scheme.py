@@ -16,6 +16,7 @@ from sigmax.engine import votes
 from sigmax.engine.inputs import Noisy
 from sigmax.engine.voter import Voter
 from sigmax.errors import RequestError
+from sigmax.models.content import content_of
 from sigmax.noise.addressed import check_uint64
 from sigmax.rules.certificate import Certificate, Prediction, rounded_up
 from sigmax.rules.procedure import Procedure, Result, Rule, with_noise
@@ -67,8 +68,8 @@ class Scheme:
         x: a batch (inputs, ...), pixels in [0, 1] or 8-bit images, certified as 32-bit floats; or images in whatever
         `sigmax.data.as_dataset` takes: (images, labels), a torch Dataset or DataLoader, "digits" ...
         `n0` samples pick the class, `n` others prove the radius.
-        `seed` and `ids` (default 0, 1, ...) are the address of the noise: an input called by the same id gets
-        the same noise in any batch, order or subset.
+        `seed` and `ids` (default 0, 1, ...) are the address of the noise, together with the networks' weights and the
+        input itself: an input called by the same id gets the same noise in any batch, order or subset.
         `sampling="adaptive"` stops as soon as more samples cannot change what is asked, and never takes more than n:
         the radius itself; or only which of the radii `targets` hold; or the radius up to `tolerance` times sigma.
         """
@@ -79,10 +80,10 @@ class Scheme:
         ids = check_ids(ids, len(x))
         found: dict[int, Certificate] = {}
         stated = {"n0": int(n0), "n": int(n), **question.describe()}
-        size = self.group(n0, question)
+        size, weights = self.group(n0, question), self.weights()
         for first in range(0, len(x), size):
             part = slice(first, first + size)
-            noisy = Noisy(x[part], ids[part], seed)
+            noisy = Noisy(x[part], ids[part], seed, weights)
             procedures = self._procedures(
                 lambda: self.rule.certifying(n0=n0, n=n, alpha=alpha, sampling=question), noisy
             )
@@ -124,16 +125,18 @@ class Scheme:
         alpha: float,
         seed: int,
         ids: Sequence[int],
+        weights: str | None = None,
         sampling: Sampling = FIXED,
         known: votes.Recorded | None = None,
     ) -> Iterator[tuple[int, Certificate]]:
         """Certificates of one group as they are reached, with their positions in `x`.
 
+        `weights`: what `weights()` says, which the noise is addressed by; a run of many groups asks once.
         `known` holds the recorded stages of positions already certified: they are not voted on again, and the
         others get the votes they would have got in an uninterrupted run.
         """
         self.check_question(n0=n0, n=n, alpha=alpha, sampling=sampling)
-        noisy = Noisy(self.check(x), check_ids(ids, len(x)), check_uint64("seed", seed))
+        noisy = Noisy(self.check(x), check_ids(ids, len(x)), check_uint64("seed", seed), weights or self.weights())
         procedures = self._procedures(
             lambda: self.rule.certifying(n0=n0, n=n, alpha=alpha, sampling=sampling), noisy, known
         )
@@ -205,6 +208,11 @@ class Scheme:
     def sigma_of(self, network: str) -> float:
         """The noise a network is used with (what a network that takes sigma is tried with)."""
         raise NotImplementedError
+
+    @final
+    def weights(self) -> str:
+        """32 hex digits of the networks' weights, which the noise of certificates is addressed by."""
+        return content_of(voter.model for voter in self.voters.values())
 
     @final
     def save(self, folder: str | Path, *, store: Literal["fp32", "bf16"] = "fp32") -> Path:
