@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sigmax.data.dataset import Dataset
-from sigmax.data.pickled import read_pickle
+from sigmax.data.readers.pickled import read_pickle
 from sigmax.data.registry import DataRequest, register
 from sigmax.errors import RequestError
 
