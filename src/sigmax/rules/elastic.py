@@ -11,9 +11,9 @@ from sigmax import radius
 from sigmax.bounds import table
 from sigmax.errors import RequestError
 from sigmax.numbers import is_number
+from sigmax.radius.elastic.ratio_limits import sharp_ratio_limits
+from sigmax.radius.elastic.semi_elastic import check_dim
 from sigmax.radius.noise import Gaussian
-from sigmax.radius.ratio_limits import sharp_ratio_limits
-from sigmax.radius.semi_elastic import check_dim
 from sigmax.rules.certificate import Certificate, Prediction, Role, Stage
 from sigmax.rules.procedure import Procedure, SigmaRequest, own_noise
 from sigmax.rules.registry import Entry, register

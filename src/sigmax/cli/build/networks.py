@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from sigmax.cli.progress import complain, say, warn_of_noise
+from sigmax.cli.progress import complain, say, warn, warn_of_noise
 from sigmax.errors import RequestError
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def warnings_shown() -> Iterator[None]:
         warnings.simplefilter("always")
         yield
     for warning in caught:
-        complain(f"warning: {warning.message}", style="yellow")
+        warn(str(warning.message))
 
 
 def base_network(path: Path, denoiser: str | None, experts: "Sequence[Scheme]" = ()) -> "tuple[nn.Module, Description]":

@@ -9,9 +9,9 @@ from collections.abc import Callable
 import numpy as np
 
 from sigmax.radius._checks import Floats, noise, probability, spans
+from sigmax.radius.elastic.semi_elastic import check_dim
 from sigmax.radius.gaussian import gaussian
 from sigmax.radius.normal import EPS
-from sigmax.radius.semi_elastic import check_dim
 
 _ORDERS = np.concatenate([np.geomspace(1e-3, 0.99, 60), 1 + np.geomspace(1e-2, 1e4, 140)])
 _STEPS = 60  # halvings of the radius' range

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sigmax.data.dataset import Dataset
-from sigmax.data.pickled import read_pickle
+from sigmax.data.readers.pickled import read_pickle
 from sigmax.data.registry import DataRequest, register
 from sigmax.errors import RequestError
 
@@ -58,7 +58,7 @@ def _find(root: Path, names: tuple[str, ...], expected: str) -> list[Path]:
 
 
 def _read(path: Path) -> Batch:
-    return _read_binary(path) if path.suffix == ".bin" else _read_python(path)
+    return _read_binary(path) if path.suffix == ".bin" else read_python(path, key=b"labels", of="CIFAR-10")
 
 
 def _read_binary(path: Path) -> Batch:
@@ -70,10 +70,6 @@ def _read_binary(path: Path) -> Batch:
         )
     records = values.reshape(-1, 1 + _PIXELS)
     return records[:, 1:], records[:, 0].astype(np.int64)
-
-
-def _read_python(path: Path) -> Batch:
-    return read_python(path, key=b"labels", of="CIFAR-10")
 
 
 def read_python(path: Path, *, key: bytes, of: str) -> Batch:

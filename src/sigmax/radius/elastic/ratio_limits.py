@@ -9,7 +9,7 @@ from scipy.special import gammainccinv, gammaincinv
 
 from sigmax.errors import RequestError
 from sigmax.radius._checks import probability
-from sigmax.radius.semi_elastic import check_dim
+from sigmax.radius.elastic.semi_elastic import check_dim
 
 
 class RatioLimits(NamedTuple):

@@ -5,8 +5,8 @@ import pytest
 from flint import arb, ctx
 from scipy.special import erf, erfc, ndtr
 
-from sigmax.radius.ball_mixture import ball_chances
-from sigmax.radius.ball_sections import _strip, section_chances
+from sigmax.radius.elastic.ball_mixture import ball_chances
+from sigmax.radius.elastic.ball_sections import _strip, section_chances
 from tests.radius.oracle import DIGITS, inside
 
 DIMS = (1, 2, 3, 4, 9, 90, 784, 3072)

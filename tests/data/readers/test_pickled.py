@@ -12,8 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from sigmax.data import pickled
-from sigmax.data.pickled import read_pickle
+from sigmax.data.readers import pickled
+from sigmax.data.readers.pickled import read_pickle
 from sigmax.errors import RequestError
 
 PROTOCOLS = range(pickle.HIGHEST_PROTOCOL + 1)
@@ -95,7 +95,10 @@ ARRAY = b"cnumpy.core.multiarray\n_reconstruct\n)R"
         ("asks for posix.system", b"(cposix\nsystem\nS'true'\no."),
         ("asks for numpy.dtype.__init__.__globals__", b"\x80\x04" + name("numpy", "dtype.__init__.__globals__") + b"."),
         ("asks for _codecs.encode.__class__", b"\x80\x04" + name("_codecs", "encode.__class__") + b"."),
-        ("asks for sigmax.data.pickled.pickle", b"\x80\x04" + name("sigmax.data.pickled", "pickle") + b"."),
+        (
+            "asks for sigmax.data.readers.pickled.pickle",
+            b"\x80\x04" + name("sigmax.data.readers.pickled", "pickle") + b".",
+        ),
         ("outside the file", b"P12\n."),
         ("array of type 'O8'", b"\x80\x02cnumpy\ndtype\nX\x02\0\0\0O8\x85R."),
         ("array of type 'numpy.ndarray'", b"cnumpy.core.numeric\n_frombuffer\n(C\1acnumpy\nndarray\n(I1\ntS'C'\ntR."),

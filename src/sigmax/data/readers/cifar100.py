@@ -4,8 +4,8 @@ The files `train` and `test` are pickled dicts with the pixel planes of CIFAR-10
 under b"fine_labels".
 """
 
-from sigmax.data.cifar10 import SHAPE, read_python
 from sigmax.data.dataset import Dataset
+from sigmax.data.readers.cifar10 import SHAPE, read_python
 from sigmax.data.registry import DataRequest, register
 from sigmax.errors import RequestError
 

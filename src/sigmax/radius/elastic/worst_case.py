@@ -21,8 +21,8 @@ from collections.abc import Callable
 
 from scipy.special import ndtri
 
-from sigmax.radius.ball_mixture import ball_chances
-from sigmax.radius.ball_sections import section_chances
+from sigmax.radius.elastic.ball_mixture import ball_chances
+from sigmax.radius.elastic.ball_sections import section_chances
 from sigmax.radius.normal import EPS
 
 _NEAR = 32.0  # centres nearer than this, or than a quarter of sqrt(n/2), are the mixture's

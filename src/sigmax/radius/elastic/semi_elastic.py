@@ -14,9 +14,9 @@ from scipy.special import ndtri
 
 from sigmax.errors import RequestError
 from sigmax.radius._checks import Floats, noise, plain, probability, spans
+from sigmax.radius.elastic.worst_case import crossing, rival_above
 from sigmax.radius.gaussian import gaussian
 from sigmax.radius.normal import EPS
-from sigmax.radius.worst_case import crossing, rival_above
 
 MOST_RATIO = 1e4  # of two noise levels: beyond it nothing is claimed
 MOST_DIM = 10**8

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from sigmax.errors import RequestError
 from sigmax.radius import gaussian, renyi, semi_elastic
-from sigmax.radius.renyi import _ORDERS
+from sigmax.radius.elastic.renyi import _ORDERS
 
 patient = settings(deadline=None, max_examples=60)
 
