@@ -1,14 +1,13 @@
 """Reading run files back."""
 
-import gzip
 import math
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sigmax.errors import RequestError
+from sigmax.files import unzipped
 from sigmax.records.assembly import Assembly
 from sigmax.records.inputs import Inputs, indices
 from sigmax.records.lines import Record
@@ -128,8 +127,6 @@ def torn(path: Path) -> bool:
 def _content(path: Path) -> bytes:
     try:
         content = path.read_bytes()
-        if content.startswith(GZIP_MAGIC):
-            content = gzip.decompress(content)
-    except (OSError, EOFError, zlib.error) as error:
+    except OSError as error:
         raise RequestError(f"cannot read the run file {path}: {error}") from error
-    return content
+    return unzipped(path, content) if content.startswith(GZIP_MAGIC) else content
