@@ -1,9 +1,11 @@
 """Damaged and hostile files are refused in words: nothing else is raised, nothing is run, memory stays small."""
 
+import contextlib
 import gzip
 import json
 import pickle
 import resource
+import shutil
 import struct
 import subprocess
 import sys
@@ -17,8 +19,9 @@ import sigmax as sx
 from benchmarks import fuzz
 from sigmax import models
 from sigmax.errors import RequestError
-from tests.fuzz.targets import TARGETS, put, seeds
+from tests.fuzz.targets import CORPUS, TARGETS, put, seeds
 
+FOUND = CORPUS.parent / "found"  # inputs that the fuzzer found
 BOMB = 2**28  # bytes of zeros, about 0.3 MB when compressed
 
 
@@ -27,6 +30,13 @@ def test_the_corpus_is_whole(target, tmp_path):
     for files in seeds(target):
         put(files, tmp_path / "input")
         TARGETS[target](tmp_path / "input")
+
+
+@pytest.mark.parametrize("folder", sorted(FOUND.iterdir()), ids=lambda folder: folder.name)
+def test_what_broke_a_reader_once_is_refused_or_read(folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "input")
+    with contextlib.suppress(RequestError):
+        TARGETS[folder.name.partition("-")[0]](tmp_path / "input")
 
 
 @pytest.mark.slow

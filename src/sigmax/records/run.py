@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 from sigmax.errors import RequestError
 from sigmax.files import unzipped
+from sigmax.numbers import is_number
 from sigmax.records.assembly import Assembly
 from sigmax.records.inputs import Inputs, indices
 from sigmax.records.lines import Record
 from sigmax.records.plan import Plan
 from sigmax.rules.certificate import Certificate
+from sigmax.rules.registry import rebuild
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -101,7 +103,19 @@ def read(path: str | Path) -> Run:
             raise RequestError(f"{path}, line {number}: {error}. `sigmax verify` lists all damage") from error
     if run.plan is None:
         raise RequestError(f"{path} holds no whole line; expected a run file written by `sigmax certify`")
+    _refuse_unknown_rule(path, run.plan)
     return Run(path, run.plan, tuple(run.records.values()), run.finished)
+
+
+def _refuse_unknown_rule(path: Path, plan: Plan) -> None:
+    """Raise unless the plan's rule is one: reports and tables take its values as they are."""
+    try:
+        if not plan.imported:
+            rebuild(plan.rule)
+        elif not is_number(plan.rule.get("sigma")):
+            raise RequestError(f"the plan of an imported log must name its sigma; got {plan.rule.get('sigma')!r:.80}")
+    except RequestError as error:
+        raise RequestError(f"{path}, line 1: {error}. `sigmax verify` lists all damage") from error
 
 
 def record_lines(path: Path) -> dict[int, int]:

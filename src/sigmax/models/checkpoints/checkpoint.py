@@ -150,9 +150,9 @@ def _no_larger_than(tensors: Mapping[str, Tensor]) -> Iterator[None]:
 
 def read(path: str | Path) -> Checkpoint:
     """The description and tensors of a checkpoint; those kept as bfloat16 come in the network's own precision."""
-    if Path(path).is_dir():
-        raise RequestError(f"{path} is a folder; a checkpoint is a file, such as NAME.safetensors")
     try:
+        if Path(path).is_dir():
+            raise RequestError(f"{path} is a folder; a checkpoint is a file, such as NAME.safetensors")
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
             # Copies, so that the model does not depend on what later happens to the mapped file.
