@@ -1,19 +1,20 @@
 """Reading run files back."""
 
-import gzip
 import math
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sigmax.errors import RequestError
+from sigmax.files import unzipped
+from sigmax.numbers import is_number
 from sigmax.records.assembly import Assembly
 from sigmax.records.inputs import Inputs, indices
 from sigmax.records.lines import Record
 from sigmax.records.plan import Plan
 from sigmax.rules.certificate import Certificate
+from sigmax.rules.registry import rebuild
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -102,7 +103,19 @@ def read(path: str | Path) -> Run:
             raise RequestError(f"{path}, line {number}: {error}. `sigmax verify` lists all damage") from error
     if run.plan is None:
         raise RequestError(f"{path} holds no whole line; expected a run file written by `sigmax certify`")
+    _refuse_unknown_rule(path, run.plan)
     return Run(path, run.plan, tuple(run.records.values()), run.finished)
+
+
+def _refuse_unknown_rule(path: Path, plan: Plan) -> None:
+    """Raise unless the plan's rule is one: reports and tables take its values as they are."""
+    try:
+        if not plan.imported:
+            rebuild(plan.rule)
+        elif not is_number(plan.rule.get("sigma")):
+            raise RequestError(f"the plan of an imported log must name its sigma; got {plan.rule.get('sigma')!r:.80}")
+    except RequestError as error:
+        raise RequestError(f"{path}, line 1: {error}. `sigmax verify` lists all damage") from error
 
 
 def record_lines(path: Path) -> dict[int, int]:
@@ -128,8 +141,6 @@ def torn(path: Path) -> bool:
 def _content(path: Path) -> bytes:
     try:
         content = path.read_bytes()
-        if content.startswith(GZIP_MAGIC):
-            content = gzip.decompress(content)
-    except (OSError, EOFError, zlib.error) as error:
+    except OSError as error:
         raise RequestError(f"cannot read the run file {path}: {error}") from error
-    return content
+    return unzipped(path, content) if content.startswith(GZIP_MAGIC) else content

@@ -20,6 +20,7 @@ from sigmax.data.dataset import Dataset
 from sigmax.data.labels import Classes, numbered
 from sigmax.data.registry import DataRequest, register
 from sigmax.errors import RequestError
+from sigmax.files import RATIO, UNPACKED, refuse_bomb
 
 _COLOURS = (1, 3)  # numbers of channels by which an axis is recognised
 _ARRAYS = ("images", "labels", "classes")
@@ -66,6 +67,7 @@ def _read(path: Path, split: str) -> tuple[Array, Array | None, tuple[str, ...],
     if not zipfile.is_zipfile(path):
         raise RequestError(f"{path} is not an .npz file; save images and labels together with numpy.savez")
     try:
+        _refuse_bomb(path)
         with np.load(path, allow_pickle=False) as file:
             prefix = _prefix(path, file.files, split)
             labels = _array(file, f"{prefix}labels") if f"{prefix}labels" in file.files else None
@@ -77,6 +79,13 @@ def _read(path: Path, split: str) -> tuple[Array, Array | None, tuple[str, ...],
         raise RequestError(
             f"{path} cannot be read ({error}); save plain arrays with numpy.savez, classes as strings"
         ) from error
+
+
+def _refuse_bomb(path: Path) -> None:
+    """Raise where a member unpacks to far more than the file; no more is read of it than it says."""
+    with zipfile.ZipFile(path) as archive:
+        largest = max((member.file_size for member in archive.infolist()), default=0)
+    refuse_bomb(path, largest, UNPACKED + RATIO * path.stat().st_size)
 
 
 def _array(file: Any, name: str) -> Array:

@@ -4,10 +4,8 @@ An idx file is two zero bytes, a byte for the type (8: unsigned byte), a byte fo
 length of each axis as a big-endian 32-bit integer, then the values.
 """
 
-import gzip
 import math
 import struct
-import zlib
 from itertools import product
 from pathlib import Path
 
@@ -17,6 +15,7 @@ from numpy.typing import NDArray
 from sigmax.data.dataset import Dataset
 from sigmax.data.registry import DataRequest, register
 from sigmax.errors import RequestError
+from sigmax.files import unzipped
 
 _DIGITS = tuple("0123456789")
 _CLOTHES = (
@@ -93,10 +92,5 @@ def _check_length(path: Path, length: int, *, at_least: int) -> None:
 
 
 def _bytes(path: Path) -> bytes:
-    if path.suffix != ".gz":
-        return path.read_bytes()
-    try:
-        with gzip.open(path) as stream:
-            return stream.read()
-    except (OSError, EOFError, zlib.error) as error:
-        raise RequestError(f"{path} cannot be unzipped ({error}); download it again") from error
+    content = path.read_bytes()
+    return unzipped(path, content) if path.suffix == ".gz" else content

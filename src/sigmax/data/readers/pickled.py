@@ -8,7 +8,9 @@ The stand-ins are classes with `__setstate__`, a string and a method of `str`, s
 BUILD instruction to set attributes on them either.
 """
 
+import io
 import pickle
+import pickletools
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +26,9 @@ def read_pickle(path: Path) -> Any:
     Python 2 strings come as bytes. Anything else the file asks for is refused, and nothing of it was run.
     """
     try:
-        with path.open("rb") as stream:
-            content = _Reader(stream, encoding="bytes").load()
+        raw = path.read_bytes()
+        _refuse_far_memory(raw)
+        content = _Reader(io.BytesIO(raw), encoding="bytes").load()
     except _RefusedError as refusal:
         raise RequestError(
             f"{path} is refused: {refusal}, which a data file never needs; nothing of it was run. "
@@ -36,6 +39,13 @@ def read_pickle(path: Path) -> Any:
     if isinstance(content, dict):
         return {key: value.values if isinstance(value, _Array) else value for key, value in content.items()}
     return content
+
+
+def _refuse_far_memory(raw: bytes) -> None:
+    """Raise where a value is to be remembered at a place far beyond the file's size: all places up to it are made."""
+    for operation, argument, _ in pickletools.genops(raw):
+        if operation.name in ("PUT", "BINPUT", "LONG_BINPUT") and not 0 <= (argument or 0) <= len(raw):
+            raise _RefusedError(f"it asks for a memory of {argument} places")
 
 
 class _RefusedError(Exception):
