@@ -3,6 +3,7 @@
 import gzip
 import math
 import zlib
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -105,6 +106,14 @@ def read(path: str | Path) -> Run:
     return Run(path, run.plan, tuple(run.records.values()), run.finished)
 
 
+def planned_inputs(path: Path) -> int:
+    """How many inputs the run in a file is to have; keeps none of its records."""
+    run = Assembly(keep=False)
+    for _, line in numbered_lines(path):
+        run.take(line)
+    return len(run.plan.indices) if run.plan else 0
+
+
 def record_lines(path: Path) -> dict[int, int]:
     """The line that each input's record stands in, of a file that can be read."""
     run, found = Assembly(keep=False), dict[int, int]()
@@ -117,19 +126,22 @@ def record_lines(path: Path) -> dict[int, int]:
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """The whole lines of a run file with their numbers; what follows the last newline is torn and left out."""
-    yield from enumerate(_content(path).split(b"\n")[:-1], start=1)
+    for number, line in enumerate(_lines(path), start=1):
+        if line.endswith(b"\n"):
+            yield number, line[:-1]
 
 
 def torn(path: Path) -> bool:
     """Whether something follows the last newline: a line that was being written when the run was cut."""
-    return not _content(path).endswith(b"\n")
+    return not b"".join(deque(_lines(path), maxlen=1)).endswith(b"\n")
 
 
-def _content(path: Path) -> bytes:
+def _lines(path: Path) -> Iterator[bytes]:
+    """The lines as they stand in the file, one at a time; a gzipped file is unpacked on the way."""
     try:
-        content = path.read_bytes()
-        if content.startswith(GZIP_MAGIC):
-            content = gzip.decompress(content)
+        with path.open("rb") as file:
+            zipped = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
+            file.seek(0)
+            yield from gzip.GzipFile(fileobj=file) if zipped else file
     except (OSError, EOFError, zlib.error) as error:
         raise RequestError(f"cannot read the run file {path}: {error}") from error
-    return content
