@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile
+from typing import BinaryIO
 
 from filelock import BaseFileLock, FileLock, Timeout, UnixFileLock
 
@@ -70,6 +71,19 @@ def unzipped(path: Path, content: bytes) -> bytes:
     except (OSError, EOFError, zlib.error) as error:
         raise RequestError(f"{path} cannot be unzipped ({error}); get it again") from error
     return b"".join(parts)
+
+
+def unzipped_lines(path: Path, file: BinaryIO) -> Iterator[bytes]:
+    """The lines of a gzipped file, one at a time; refused beyond what `unzipped` would refuse."""
+    size, most = 0, UNPACKED + RATIO * path.stat().st_size
+    try:
+        with gzip.GzipFile(fileobj=file) as stream:
+            while line := stream.readline(most + 1):
+                size += len(line)
+                refuse_bomb(path, size, most)
+                yield line
+    except (OSError, EOFError, zlib.error) as error:
+        raise RequestError(f"{path} cannot be unzipped ({error}); get it again") from error
 
 
 def refuse_bomb(path: Path, unpacked: int, most: int) -> None:

@@ -1,13 +1,14 @@
 """Reading run files back."""
 
 import math
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sigmax.errors import RequestError
-from sigmax.files import unzipped
+from sigmax.files import unzipped_lines
 from sigmax.numbers import is_number
 from sigmax.records.assembly import Assembly
 from sigmax.records.inputs import Inputs, indices
@@ -118,6 +119,14 @@ def _refuse_unknown_rule(path: Path, plan: Plan) -> None:
         raise RequestError(f"{path}, line 1: {error}. `sigmax verify` lists all damage") from error
 
 
+def planned_inputs(path: Path) -> int:
+    """How many inputs the run in a file is to have; keeps none of its records."""
+    run = Assembly(keep=False)
+    for _, line in numbered_lines(path):
+        run.take(line)
+    return len(run.plan.indices) if run.plan else 0
+
+
 def record_lines(path: Path) -> dict[int, int]:
     """The line that each input's record stands in, of a file that can be read."""
     run, found = Assembly(keep=False), dict[int, int]()
@@ -130,17 +139,22 @@ def record_lines(path: Path) -> dict[int, int]:
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """The whole lines of a run file with their numbers; what follows the last newline is torn and left out."""
-    yield from enumerate(_content(path).split(b"\n")[:-1], start=1)
+    for number, line in enumerate(_lines(path), start=1):
+        if line.endswith(b"\n"):
+            yield number, line[:-1]
 
 
 def torn(path: Path) -> bool:
     """Whether something follows the last newline: a line that was being written when the run was cut."""
-    return not _content(path).endswith(b"\n")
+    return not b"".join(deque(_lines(path), maxlen=1)).endswith(b"\n")
 
 
-def _content(path: Path) -> bytes:
+def _lines(path: Path) -> Iterator[bytes]:
+    """The lines as they stand in the file, one at a time; a gzipped file is unpacked on the way."""
     try:
-        content = path.read_bytes()
+        with path.open("rb") as file:
+            zipped = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
+            file.seek(0)
+            yield from unzipped_lines(path, file) if zipped else file
     except OSError as error:
         raise RequestError(f"cannot read the run file {path}: {error}") from error
-    return unzipped(path, content) if content.startswith(GZIP_MAGIC) else content
