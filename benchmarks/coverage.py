@@ -134,7 +134,7 @@ def lipschitz_errors(count: int, rng: np.random.Generator) -> tuple[int, int]:
             wrong[i] += claim.predicted is not None and (
                 claim.predicted != label or getattr(claim, "radius", 0.0) > truth
             )
-    return wrong[0], wrong[1]
+    return int(wrong[0]), int(wrong[1])
 
 
 def row(scheme: str, kind: str, alpha: float, count: int, seed: int) -> Row:

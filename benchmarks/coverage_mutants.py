@@ -75,7 +75,7 @@ def _careless(self: Sampling, n: int, alpha: float) -> tuple[Look, ...]:
     return tuple(Look(stop, alpha) for stop, _ in _schedule(self, n, alpha))
 
 
-SHARED = "alpha is not shared among the parts"
+SHARED, TWICE = "alpha is not shared among the parts", "every part spends twice alpha"
 CARELESS = Mutant("every look spends all of its part", Sampling, "schedule", _careless)
 GENEROUS = Mutant("every look spends twice its part", Sampling, "schedule", _careless, overspends=2.0)
 CERTIFIERS = {
@@ -83,8 +83,8 @@ CERTIFIERS = {
     "Smoothed, runner-up": Mutant("the rival's share without a bound", SmoothedRule, "_bounds", _unpaid_rival),
     "Dual, min": Mutant("route and class spend 2 alpha each", DualRule, "alpha_split", _dual_overspends),
     "Dual, consensus": Mutant(SHARED, DualRule, "alpha_split", _dual_unshared),
-    "Cascade, selective level": Mutant(SHARED, CascadeRule, "alpha_split", _cascade_unshared),
-    "Multiscale": Mutant(SHARED, CascadeRule, "alpha_split", _cascade_unshared),
+    "Cascade, selective level": Mutant(TWICE, CascadeRule, "alpha_split", _cascade_unshared, overspends=2.0),
+    "Multiscale": Mutant(TWICE, CascadeRule, "alpha_split", _cascade_unshared, overspends=2.0),
     "SemiElastic": Mutant("the radius of constant noise", Elastic, "reach", _constant_noise),
     "Memorized": Mutant("the memory is not asked", Memory, "explain", _forgets),
 }
