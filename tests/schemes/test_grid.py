@@ -116,6 +116,7 @@ def test_the_grid_is_part_of_a_system_and_of_its_records(name, tmp_path):
     scheme, floats = built(name, model, 10, 255), built(name, model, 10, None)
     assert fingerprint(scheme) != fingerprint(floats)
     assert "grid" not in json.dumps(floats.rule.describe()).replace('"search": "grid"', "")
+    assert fingerprint(sx.systems.on_grid(floats, 255)) == fingerprint(scheme)
     again = sx.load(scheme.save(tmp_path / "system"))
     assert again.grid == 255
     assert again.rule == scheme.rule

@@ -203,7 +203,7 @@ class Scheme:
         """The inputs as float32 on the CPU, after every check that needs no long work."""
         x = check_inputs(x, self.domain)
         if self.grid is not None:
-            x = on_grid(x, self.grid)
+            x = whole_steps(x, self.grid)
         for name, voter in self.voters.items():
             if voter.votes:
                 check_resolution(x, self.sigma_of(name))
@@ -261,7 +261,7 @@ def _check_range(x: Tensor, least: float, most: float) -> None:
         )
 
 
-def on_grid(x: Tensor, grid: int) -> Tensor:
+def whole_steps(x: Tensor, grid: int) -> Tensor:
     """The inputs as the 32-bit floats nearest to k / grid; raises where one is none of these but for its rounding."""
     steps = (x * grid).round_()
     exact = steps / grid
