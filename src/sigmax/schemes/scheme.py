@@ -27,6 +27,8 @@ from sigmax.schemes.sources import batch_of
 Inputs = Tensor | npt.NDArray[np.floating]
 Domain = tuple[float, float] | Literal["images"] | None
 RESOLUTION = 1024  # steps of 32-bit floats within one sigma, at least
+MOST_STEPS = 2**22  # of a grid from 0; 32-bit floats hold them exactly, with room to tell a step from what is beside it
+OFF_GRID = 2.0**-22  # of an input, relatively: twice what dividing by the grid, or multiplying by 1 / grid, rounds
 ROUND_BATCHES = 4  # selection batches a group fills: keeps them full, and the first result near
 ADAPTIVE_BATCHES = 16  # first looks' batches a group fills: later rounds have fewer inputs, and should be full too
 
@@ -37,12 +39,16 @@ class Scheme:
     Subclasses only say which rule and which networks; the methods here are final.
     `domain`: the range the inputs must lie in. "images" (default) asks [0, 1] of anything with three or more
     axes an input and nothing of plain vectors; a pair asks that range of everything; None asks nothing.
+    `grid`: where its noise has one, the inputs must be multiples of 1 / grid.
     """
 
-    def __init__(self, rule: Rule, voters: Mapping[str, Voter], *, domain: Domain = "images") -> None:
+    def __init__(
+        self, rule: Rule, voters: Mapping[str, Voter], *, domain: Domain = "images", grid: int | None = None
+    ) -> None:
         self.rule = rule
         self.voters = dict(voters)
         self.domain = domain
+        self.grid = grid
 
     @property
     def classes(self) -> int:
@@ -199,6 +205,8 @@ class Scheme:
     def check(self, x: Inputs) -> Tensor:
         """The inputs as float32 on the CPU, after every check that needs no long work."""
         x = check_inputs(x, self.domain)
+        if self.grid is not None:
+            x = whole_steps(x, self.grid)
         for name, voter in self.voters.items():
             if voter.votes:
                 check_resolution(x, self.sigma_of(name))
@@ -259,6 +267,21 @@ def _check_range(x: Tensor, least: float, most: float) -> None:
             "Divide by the largest possible value (255 if they are 8-bit), leave normalisation to the model, or pass "
             "domain=None if these are not pixels"
         )
+
+
+def whole_steps(x: Tensor, grid: int) -> Tensor:
+    """The inputs as the 32-bit floats nearest to k / grid; raises where one is none of these but for its rounding."""
+    steps = (x * grid).round_()
+    exact = steps / grid
+    off = ((x - exact).abs() > OFF_GRID * exact.abs()) | (steps.abs() > MOST_STEPS)
+    if off.any():
+        i = int(off.flatten(1).any(1).nonzero()[0])
+        raise RequestError(
+            f"grid={grid} is for inputs that are multiples of 1/{grid}, as 8-bit images divided by 255 are of 1/255; "
+            f"input {i} holds {float(x[i][off[i]][0]):.9g}. Give the images as they were stored (uint8 will do), round "
+            f"them: (x * {grid}).round() / {grid}, or leave out grid, for noise in floats"
+        )
+    return exact
 
 
 def check_resolution(x: Tensor, sigma: float) -> None:

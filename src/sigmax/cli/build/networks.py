@@ -25,6 +25,13 @@ EXPECTED = (
 
 Network = Annotated[Path, typer.Argument(metavar="NETWORK", help="A checkpoint: .safetensors of sigmax.")]
 SystemOut = Annotated[Path, typer.Option("--out", help="Folder to write the system to.")]
+Grid = Annotated[
+    int | None,
+    typer.Option(
+        help="255 for 8-bit images: noise in whole steps of 1/255, so that no rounding of floats can leak the image; "
+        "other inputs are refused.",
+    ),
+]
 Denoiser = Annotated[
     str | None,
     typer.Option(
