@@ -216,7 +216,8 @@ def main(arguments: list[str] | None = None) -> None:
     count = rounds * size * asked.workers
     paced = drive(*question(asked, count), asked.workers, pace)
     alone = paced["records_per_s"] * flat["us_per_record"] / 1e6
-    # A look at the pipes lists them all, and each GPU sends about one message a second: so it grows with the square.
+    # A look at the pipes lists them all, and each GPU sends about one message a second: so it grows with the square at
+    # most. A busy driver finds several messages at a look, so it is less; --workers 1000 simulates that.
     waking = max(0.0, paced["load"] - alone) / asked.workers**2
     rows = [row(gpus, flat, waking, pace, asked) for gpus in GPUS]
     told = {"votes_per_s": asked.votes_per_s, "system": asked.system, "n0": asked.n0, "n": asked.n}
@@ -250,7 +251,7 @@ def show(figures: Any, rows: Any) -> None:
         f"paced, {paced['workers']} workers: {paced['records_per_s']:,.0f} records/s, the driver busy for "
         f"{paced['load']:.1%} of the time; records alone would take {figures['records_alone']:.1%}"
     )
-    print("| GPUs | records/s | driver busy | images out, MB/s | run file, MB/s |\n|---|---|---|---|---|")
+    print("| GPUs | records/s | driver busy, at most | images out, MB/s | run file, MB/s |\n|---|---|---|---|---|")
     for one in rows:
         print(
             f"| {one['gpus']:,} | {one['records_per_s']:,.0f} | {one['load']:.0%} | {one['images_mb_per_s']:,.1f} | "
