@@ -45,7 +45,8 @@ def train_classifier(
     (`.metrics.jsonl`, one line an epoch) and, until the end, its state (`.partial`).
 
     `method(sigma)` is the training method. `start`: a classifier whose weights to begin with, which also decides
-    architecture, options and normalisation. `denoiser` (denoised training): removes the noise before the classifier
+    architecture, options and normalisation; of another number of classes its last layer is begun afresh.
+    `denoiser` (denoised training): removes the noise before the classifier
     sees an image, and stays as it is; what is written is the classifier alone. `tune_denoiser`: a copy of it is trained
     by the same loss, and written beside `out` (NAME.safetensors) as NAME.denoiser.safetensors (`denoiser_path`).
 
@@ -58,7 +59,7 @@ def train_classifier(
     dataset.needed_labels("training a classifier")
     division = divided(dataset, validation, settings.seed)
     network: dict[str, Any] = {"architecture": architecture, "options": options, "normalisation": normalisation}
-    description = described(dataset, start, classes=len(dataset.classes), sigma=sigma, **network)
+    description = described(dataset, start, classes=len(dataset.classes), sigma=sigma, same_classes=False, **network)
     return train_network(
         description,
         _checked(method(sigma), denoiser),

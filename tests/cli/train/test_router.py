@@ -76,7 +76,7 @@ def test_what_is_given_overrides_the_preset(labels, tmp_path, sigmax):
         ("", "the router's noise is not known; give --sigma"),
         ("--sigma 0.4 --set held_out=1", "held_out: expected a number below 1"),
         ("--sigma 0.4 --preset dual-mnist", "unknown preset 'dual-mnist'"),
-        ("--sigma 0.4 --preset dual-imagenet", "which is not among the architectures here"),
+        ("--sigma 0.4 --preset dual-imagenet --model resnet51", "is not among the architectures here"),
         ("--sigma 0.4 --model vit", "unknown architecture 'vit'"),
         ("--sigma 0.4 --set training.optimiser=lion", "training.optimiser: expected 'sgd', 'adam' or 'adamw'"),
         ("--sigma 0.4 --labels nowhere", "nowhere"),

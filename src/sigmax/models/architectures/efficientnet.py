@@ -43,7 +43,7 @@ class SameConv2d(nn.Conv2d):
 
 
 class InvertedResidual(nn.Module):
-    """Channels expanded by a 1x1 convolution, filtered one by one and projected back; added to an input of its shape."""
+    """Channels expanded by a 1x1 convolution, filtered one by one, projected back; added to an input of its shape."""
 
     def __init__(self, channels: int, out_channels: int, *, expand: int, kernel: int, stride: int) -> None:
         super().__init__()

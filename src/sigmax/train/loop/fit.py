@@ -221,7 +221,7 @@ class _Run:
     ) -> Iterator[tuple[Batch, Share]]:
         """This process's part of every batch, and which part it is."""
         for indices in order.tensor_split(steps):
-            pixels = augment(self.settings.augment, self.examples.pixels[indices], generator)
+            pixels = augment(self.settings.augment, self.examples.at(indices), generator)
             share = generator.share = self.team.share(len(indices))
             mine = slice(share.first, share.last)
             targets = self.examples.targets[indices[mine]]

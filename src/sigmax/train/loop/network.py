@@ -2,7 +2,10 @@
 
 import copy
 import json
+import math
+import os
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Unpack
@@ -15,6 +18,7 @@ from torch import nn
 import sigmax
 from sigmax import models
 from sigmax.data import Dataset
+from sigmax.data.pictures import ImageFiles
 from sigmax.errors import RequestError
 from sigmax.files import check_writable
 from sigmax.models import Classifier, Denoiser, Description, Normalisation
@@ -27,6 +31,7 @@ from sigmax.train.loop.partial import Partial
 from sigmax.train.loop.settings import Settings
 from sigmax.train.methods.base import Examples, Method
 
+DECODED_TOGETHER = 64  # image files a thread decodes in one go
 MakeExamples = Callable[[torch.device], Examples]
 
 
@@ -201,14 +206,26 @@ def sources_of(
 
 
 def images(dataset: Dataset, device: torch.device) -> torch.Tensor:
-    """All pixels of the data set, moved to the device once."""
+    """All pixels of the data set as float32, moved to the device once."""
     return torch.from_numpy(dataset.pixels(np.arange(len(dataset)))).to(device)
+
+
+def stored(dataset: Dataset, device: torch.device) -> torch.Tensor:
+    """The same to train on; image files are decoded in parallel, once, and stay uint8."""
+    if not isinstance(dataset.images, ImageFiles):
+        return images(dataset, device)
+    files, parts = dataset.images, np.array_split(np.arange(len(dataset)), math.ceil(len(dataset) / DECODED_TOGETHER))
+    pixels = torch.empty((len(dataset), *dataset.shape), dtype=torch.uint8, device=device)
+    with ThreadPoolExecutor(os.cpu_count()) as threads:  # Pillow decodes outside Python's lock
+        for part, decoded in zip(parts, threads.map(files.read, parts), strict=True):
+            pixels[part[0] : part[-1] + 1] = torch.from_numpy(decoded).to(device)
+    return pixels
 
 
 def examples_of(dataset: Dataset, targets: NDArray[Any] | None = None) -> MakeExamples:
     """The data set on a device, with its classes or other targets."""
     values = dataset.needed_labels("training") if targets is None else targets
-    return lambda device: Examples(images(dataset, device), torch.tensor(values, device=device))
+    return lambda device: Examples(stored(dataset, device), torch.tensor(values, device=device))
 
 
 def _plan(networks: _Networks, method: Method, settings: Settings, sources: Mapping[str, Any]) -> dict[str, Any]:

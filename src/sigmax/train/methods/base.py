@@ -15,8 +15,14 @@ from sigmax.errors import RequestError
 class Examples:
     """Training inputs, on the device. `targets` is what the method learns: class ids, or soft labels."""
 
-    pixels: Tensor  # (N, C, H, W) in [0, 1]
+    pixels: Tensor  # (N, C, H, W), float32 in [0, 1] or uint8 as image files hold them: a quarter of the memory
     targets: Tensor  # (N, ...)
+
+    def at(self, which: Tensor | slice) -> Tensor:
+        """These images as float32 in [0, 1], as `Dataset.pixels` has them to the last bit."""
+        chosen = self.pixels[which]
+        # By a tensor: a GPU would multiply by the rounded inverse of a number.
+        return chosen if chosen.dtype != torch.uint8 else chosen.float() / torch.tensor(255.0, device=chosen.device)
 
     def __len__(self) -> int:
         return len(self.pixels)

@@ -159,9 +159,9 @@ def right_votes(
     found = []
     with torch.no_grad():
         size = max(1, VOTES_TOGETHER // votes)
-        for pixels, targets in zip(
-            torch.split(examples.pixels, size), torch.split(examples.targets, size), strict=True
-        ):
+        for first in range(0, len(examples), size):
+            part = slice(first, first + size)
+            pixels, targets = examples.at(part), examples.targets[part]
             answers = model(noisy_copies(pixels, sigma, votes, generator)).argmax(dim=1)
             found.append((answers.view(votes, -1) == targets).sum(dim=0).cpu())
     return torch.cat(found)
