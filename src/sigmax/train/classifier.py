@@ -10,10 +10,11 @@ from sigmax.data import Dataset
 from sigmax.errors import RequestError
 from sigmax.models import Classifier, Normalisation
 from sigmax.train.loop.held_out import divided, first
-from sigmax.train.loop.network import described, examples_of, images, sources_of, train_network
+from sigmax.train.loop.network import described, examples_of, sources_of, train_network
 from sigmax.train.loop.progress import OnEpoch, OnStep
 from sigmax.train.loop.quick_check import IMAGES, QuickCheck
 from sigmax.train.loop.settings import Settings
+from sigmax.train.loop.stored import on_device
 from sigmax.train.methods.base import Method
 from sigmax.train.methods.gaussian import Gaussian
 from sigmax.train.methods.own_noise import OwnNoise
@@ -92,7 +93,7 @@ def _quick_check(held: Dataset | None, sigma: float, settings: Settings, every: 
         return None
     seen = first(held, IMAGES)
     return QuickCheck(
-        pixels=images(seen, settings.torch_device()),
+        pixels=on_device(seen, settings.torch_device()),
         labels=seen.needed_labels("validation"),
         classes=len(seen.classes),
         sigma=sigma,

@@ -2,15 +2,11 @@
 
 import copy
 import json
-import math
-import os
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Unpack
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
@@ -18,7 +14,6 @@ from torch import nn
 import sigmax
 from sigmax import models
 from sigmax.data import Dataset
-from sigmax.data.pictures import ImageFiles
 from sigmax.errors import RequestError
 from sigmax.files import check_writable
 from sigmax.models import Classifier, Denoiser, Description, Normalisation
@@ -29,9 +24,9 @@ from sigmax.train.loop import distributed
 from sigmax.train.loop.fit import WEIGHTS, Callbacks, fit, seeded
 from sigmax.train.loop.partial import Partial
 from sigmax.train.loop.settings import Settings
+from sigmax.train.loop.stored import stored
 from sigmax.train.methods.base import Examples, Method
 
-DECODED_TOGETHER = 64  # image files a thread decodes in one go
 MakeExamples = Callable[[torch.device], Examples]
 
 
@@ -205,25 +200,8 @@ def sources_of(
     }
 
 
-def images(dataset: Dataset, device: torch.device) -> torch.Tensor:
-    """All pixels of the data set as float32, moved to the device once."""
-    return torch.from_numpy(dataset.pixels(np.arange(len(dataset)))).to(device)
-
-
-def stored(dataset: Dataset, device: torch.device) -> torch.Tensor:
-    """The same to train on; image files are decoded in parallel, once, and stay uint8."""
-    if not isinstance(dataset.images, ImageFiles):
-        return images(dataset, device)
-    files, parts = dataset.images, np.array_split(np.arange(len(dataset)), math.ceil(len(dataset) / DECODED_TOGETHER))
-    pixels = torch.empty((len(dataset), *dataset.shape), dtype=torch.uint8, device=device)
-    with ThreadPoolExecutor(os.cpu_count()) as threads:  # Pillow decodes outside Python's lock
-        for part, decoded in zip(parts, threads.map(files.read, parts), strict=True):
-            pixels[part[0] : part[-1] + 1] = torch.from_numpy(decoded).to(device)
-    return pixels
-
-
 def examples_of(dataset: Dataset, targets: NDArray[Any] | None = None) -> MakeExamples:
-    """The data set on a device, with its classes or other targets."""
+    """The data set to train on, with its classes or other targets."""
     values = dataset.needed_labels("training") if targets is None else targets
     return lambda device: Examples(stored(dataset, device), torch.tensor(values, device=device))
 
