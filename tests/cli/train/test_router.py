@@ -70,6 +70,14 @@ def test_what_is_given_overrides_the_preset(labels, tmp_path, sigmax):
     assert (method["balance"], method["strength"], method["labels_kind"]) == (False, "weak", "hard")
 
 
+def test_the_preset_for_imagenet_runs_as_it_is(labels, tmp_path, sigmax):
+    out = tmp_path / "router.safetensors"
+    done = sigmax(*words(labels, out, "--preset", "dual-imagenet", "--epochs", 1))
+    assert done.returncode == 0, done.stderr
+    plan = models.read(out).description.notes["training"]
+    assert (plan["architecture"], plan["settings"]["batch"], plan["method"]["consistency"]) == ("resnet50", 200, 10.0)
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [
