@@ -1,12 +1,15 @@
-"""Every recipe reads well on any machine, and the one for CIFAR-10 runs to its end, made very small."""
+"""Every recipe reads well on any machine, and those for GPUs run to their end, made very small."""
 
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
+from PIL import Image
 
 import sigmax as sx
+from sigmax import models
 from sigmax.pipeline import Pipeline, PipelineConfig
 from sigmax.records.rounding import share_down
 from sigmax.records.verify import verify
@@ -99,10 +102,99 @@ def test_the_comparison_scaled_down_runs_on_the_networks_of_the_cascade(
     assert runs["constant-0.52"].plan.system == fingerprint(alone), "the very weights that the cascade has"
 
 
+IMAGENETTE = RECIPES / "imagenette_cascade.toml"
+PHOTOGRAPHS = """
+device=cpu
+data.held_out=0.2
+data.image_size=32
+experts.sigmas=[0.1, 0.2, 0.3]
+experts.training={epochs = 2, batch = 32, lr = 0.03, augment = "resized", precision = "fp32"}
+calibrate.samples=10
+labels={n = 50, n0 = 10, held_out = 0.4}
+router.sigma=0.3
+router.training={epochs = 1, batch = 32, lr = 0.0003, augment = "resized"}
+certify.n=100
+certify.n0=10
+certify.dtype=fp32
+certify.compile=off
+certify.max=2
+""".strip().splitlines()
+
+
+@pytest.fixture(scope="module")
+def photographs(tmp_path_factory):
+    """Two classes of photographs that their colour tells apart, and a network of other classes to begin with."""
+    folder, random = tmp_path_factory.mktemp("photographs"), np.random.default_rng(0)
+    for split, count in (("train", 40), ("val", 3)):
+        for label, name in enumerate(("red", "blue")):
+            (folder / "photos" / split / name).mkdir(parents=True)
+            for number in range(count):
+                image = random.integers(0, 100, (40, 50, 3), dtype=np.uint8)
+                image[:, :, 2 * label] += 150
+                Image.fromarray(image).save(folder / "photos" / split / name / f"{number}.jpg")
+    torch.manual_seed(0)
+    for side in (32, 40):
+        described = models.Description(
+            architecture="efficientnet-lite0",
+            classes=7,
+            input_shape=(3, side, side),
+            normalisation=models.normalisation("half"),
+        )
+        models.save(folder / f"start-{side}.safetensors", models.create(described))
+    return folder
+
+
+def of_photographs(folder, out, *changes):
+    given = (
+        f"data.source=folder:{folder / 'photos'}",
+        f"experts.start={folder / 'start-32.safetensors'}",
+        f"out={out}",
+    )
+    return [*given, *PHOTOGRAPHS, *changes]
+
+
+def test_the_recipe_for_photographs_passes_a_dry_run_without_its_gpu(photographs, tmp_path, sigmax):  # noqa: F811
+    more = (
+        "device=cuda",
+        "experts.sigmas=[0.25, 0.5, 1.0, 2.0]",
+        "experts.hyper={consistency = 4.0}",
+        "router.start=3",
+    )
+    changes = of_photographs(photographs, tmp_path / "out", *more, "router.sigma=2")
+    words = [word for change in changes for word in ("--set", change)]
+    done = sigmax("pipeline", "run", IMAGENETTE, "--dry-run", *words)
+    assert done.returncode == 0, done.stderr
+    assert "0 of 17 phases are done" in done.stdout
+    other = ("--set", f"experts.start={photographs / 'start-40.safetensors'}")
+    wrong = sigmax("pipeline", "run", IMAGENETTE, "--dry-run", *words, *other)
+    assert wrong.returncode == 2
+    assert "experts.start: its input_shape is (3, 40, 40), expected (3, 32, 32)" in wrong.stderr
+
+
+def test_the_recipe_for_photographs_asks_what_it_says():
+    config = PipelineConfig.read(IMAGENETTE)
+    radii = tuple(0.25 * step for step in range(13))
+    assert config.experts.sigmas == (0.25, 0.5, 1.0)
+    assert (config.certify.n0, config.certify.n, config.certify.alpha) == (100, 10_000, 0.001)
+    assert config.certify.targets == config.calibrate.radii == radii
+    assert config.certify.rules == ("min", "consensus")
+
+
+@pytest.mark.slow
+def test_the_recipe_for_photographs_scaled_down_runs_to_its_end(photographs, tmp_path):
+    out = tmp_path / "out"
+    runs = Pipeline(PipelineConfig.read(IMAGENETTE, of_photographs(photographs, out))).run(Bars())
+    assert len(runs) == 6
+    assert all(len(run.records) == 2 and verify(run.path).holds for run in runs)
+    cascade = sx.load(out / "systems" / "cascade")
+    assert repr(cascade) == "Cascade(sigma 0.3 / 0.2, last 0.1, 2 classes)"
+    sizes = [path.stat().st_size for path in (out / "nets").glob("*.safetensors")]
+    assert len(sizes) == 4
+    assert max(sizes) < 16e6, "a network of few classes fits where a file may have 16 MB"
+
+
 def test_the_final_system_keeps_to_its_room():
     """25 MB for all networks, as they are stored."""
-    from sigmax import models
-
     config = PipelineConfig.read(RECIPES / "cifar10_cascade.toml")
     room = 0
     for _ in range(config.experts.count):

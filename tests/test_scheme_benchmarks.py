@@ -1,8 +1,8 @@
-"""The benchmarks of memory and field run, on few and small images, and write what they measured."""
+"""The benchmarks of memory, field and records run, on few and small images, and write what they measured."""
 
 import json
 
-from benchmarks import field, memory
+from benchmarks import field, memory, records
 
 
 def test_memory_on_digits(tmp_path, capsys):
@@ -20,3 +20,11 @@ def test_field_on_digits(tmp_path, capsys):
     assert (row["points"], row["inputs"]) == (1437, 18)
     assert 0.2 < row["sigma"]["0"] <= row["sigma"]["1"] < 0.3
     assert "18 inputs against 1,437 points" in capsys.readouterr().out
+
+
+def test_records_of_many_classes(tmp_path, capsys):
+    records.main(["--classes", "50", "--inputs", "20", "--out", str(tmp_path / "r.json")])
+    runs = json.loads((tmp_path / "r.json").read_text())["runs"]
+    assert 300 < runs["constant"]["bytes_per_record"] < runs["cascade"]["bytes_per_record"] < 10_000
+    assert all(0 < run["certified"] <= 1 for run in runs.values())
+    assert "| cascade |" in capsys.readouterr().out

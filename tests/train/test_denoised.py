@@ -252,9 +252,9 @@ def test_a_classifier_to_begin_with(bars, out):
     pairs = zip(model.state_dict().values(), start.state_dict().values(), strict=True)
     moved = max(float((one - other).abs().max()) for one, other in pairs)
     assert 0 < moved < 1e-3
-    other = network(classes=4)
-    with pytest.raises(RequestError, match="of 4 classes, and the data has .* of 3"):
-        train_classifier(bars, sigma=0.25, start=other, out=out.with_name("other.safetensors"))
+    larger = models.create(replace(start.description, input_shape=(1, 10, 10)))
+    with pytest.raises(RequestError, match=r"for images \(1, 10, 10\) of 3 classes, and the data has \(1, 8, 8\) of 3"):
+        train_classifier(bars, sigma=0.25, start=larger, out=out.with_name("other.safetensors"))
 
 
 @pytest.fixture

@@ -51,6 +51,7 @@ PRESETS: dict[str, Normalisation | None] = {
     "none": None,
     "cifar10": Normalisation((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)),
     "imagenet": Normalisation((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+    "half": Normalisation((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),  # from -1 to 1, as public EfficientNet-Lite weights take
 }
 
 

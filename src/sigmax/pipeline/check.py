@@ -59,9 +59,19 @@ def check_data(config: PipelineConfig, data: PipelineData) -> None:
 def check_networks(config: PipelineConfig, train: Dataset) -> None:
     """Raise unless the networks to train can be built for the data."""
     if config.experts.sigmas:
-        _build("[experts]", config.experts, train, classes=len(train.classes))
+        built = _build("[experts]", config.experts, train, classes=len(train.classes)).description
+        if config.experts.start is not None:
+            _check_start(models.load(config.experts.start)[1], built)
     if config.router is not None:
         _build("[router]", config.router, train, classes=config.experts.count)
+
+
+def _check_start(there: Description, built: Description) -> None:
+    """Raise unless the checkpoint to begin with holds the network that is trained, but for its classes."""
+    for key in ("architecture", "options", "normalisation", "input_shape"):
+        theirs, ours = getattr(there, key), getattr(built, key)
+        if theirs != ours:
+            raise RequestError(f"experts.start: its {key} is {theirs}, expected {ours}; begin with another checkpoint")
 
 
 def _build(where: str, network: NetworkConfig, train: Dataset, *, classes: int) -> Classifier:

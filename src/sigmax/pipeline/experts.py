@@ -45,7 +45,8 @@ class Experts:
         if self.config.experts.systems or self.config.experts.one_network:
             return self.depends
         shared = ("model", "options", "normalise", "one_network", "bound", "grid", "training")
-        return (*self._training_images, "store", f"expert.{name}", *(f"experts.{key}" for key in shared))
+        start = () if self.config.experts.start is None else ("start",)
+        return (*self._training_images, "store", f"expert.{name}", *(f"experts.{key}" for key in (*shared, *start)))
 
     @property
     def _training_images(self) -> tuple[str, ...]:
@@ -123,6 +124,7 @@ class Experts:
             architecture=experts.model,
             options=experts.options,
             normalisation=experts.normalise,
+            start=None if experts.start is None else models.load(experts.start)[0],
             sigma=max(systems.values()),
             settings=experts.training,
             out=network,

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sigmax import models
 from sigmax.errors import RequestError
 from sigmax.files import check_writable, lock, unlock, written_whole
 from sigmax.pipeline.config import PipelineConfig
@@ -38,6 +39,9 @@ def whole_request(config: PipelineConfig, images: Mapping[str, str], systems: Se
         said.get(name, {}).get("training", {}).pop("device", None)
     if config.experts.grid is None:
         del said["experts"]["grid"]  # as in folders from before there were grids
+    start = said["experts"].pop("start")
+    if start is not None:  # known by its content, wherever it is
+        said["experts"]["start"] = models.fingerprint(start)
     said["data"] = {"held_out": config.data.held_out, **images}
     said["experts"]["systems"] = list(systems)
     methods = (config.experts.method_of(place) for place in range(len(config.experts.sigmas)))

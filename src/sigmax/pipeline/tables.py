@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping
 from itertools import pairwise
+from pathlib import Path
 from typing import Annotated, Any, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from sigmax import models
+from sigmax.config.toml import Place
 from sigmax.config.validation import Count, Options, Positive, Share, Uint64, Weight, about, inside
 from sigmax.errors import RequestError
 from sigmax.pipeline.voting import DATA, SYSTEM, Grid, VotingConfig
@@ -59,6 +61,9 @@ class ExpertsConfig(NetworkConfig):
     hyper: Annotated[Table | tuple[Table, ...], about("hyper-parameters of the method, likewise")] = Field(
         default_factory=dict
     )
+    start: Annotated[
+        Path | None, Place(), about("checkpoint to begin with, of this model; its last layer may have other classes")
+    ] = None
     bound: Annotated[Bound, about("how rivals are bounded: see `Smoothed`")] = "one-sided"
     grid: Annotated[Grid | None, about("255 for 8-bit images: noise in whole steps of 1/255, the router's too")] = None
     systems: Annotated[

@@ -40,6 +40,7 @@ from sigmax.rules.smoothed import SmoothedRule
 from sigmax.schemes.cascade import Cascade
 from sigmax.schemes.smoothed import Smoothed
 from sigmax.train.loop.quick_check import noisy_answers
+from sigmax.train.loop.stored import on_device
 
 PRIOR = 0.1  # votes for and against that every probability begins with: most are near 0 or 1
 STEPS = (1.0, 0.5, 0.25, 0.125)  # by which log(c / (1 - c)) is moved, from coarse to fine
@@ -154,7 +155,7 @@ def network_of(level: Smoothed) -> Any:
 def answers_of(part: Smoothed, images: Dataset, *, samples: int, seed: int) -> Answers:
     """What the network of a level answers to noisy copies of the images, in the arithmetic in which it votes."""
     voter, network = part.voters["base"], network_of(part)
-    pixels = torch.from_numpy(images.pixels(range(len(images)))).to(voter.device)
+    pixels = on_device(images, voter.device)
     generator = torch.Generator(voter.device).manual_seed(seed)
     found = []
     with voting([voter]), _arithmetic(voter.device, voter.dtype):

@@ -10,10 +10,11 @@ from sigmax.data import Dataset
 from sigmax.errors import RequestError
 from sigmax.models import Classifier, Normalisation
 from sigmax.train.loop.held_out import divided, first
-from sigmax.train.loop.network import described, examples_of, images, sources_of, train_network
+from sigmax.train.loop.network import described, examples_of, sources_of, train_network
 from sigmax.train.loop.progress import OnEpoch, OnStep
 from sigmax.train.loop.quick_check import IMAGES, QuickCheck
 from sigmax.train.loop.settings import Settings
+from sigmax.train.loop.stored import on_device
 from sigmax.train.methods.base import Method
 from sigmax.train.methods.gaussian import Gaussian
 from sigmax.train.methods.own_noise import OwnNoise
@@ -45,7 +46,8 @@ def train_classifier(
     (`.metrics.jsonl`, one line an epoch) and, until the end, its state (`.partial`).
 
     `method(sigma)` is the training method. `start`: a classifier whose weights to begin with, which also decides
-    architecture, options and normalisation. `denoiser` (denoised training): removes the noise before the classifier
+    architecture, options and normalisation; of another number of classes its last layer is begun afresh.
+    `denoiser` (denoised training): removes the noise before the classifier
     sees an image, and stays as it is; what is written is the classifier alone. `tune_denoiser`: a copy of it is trained
     by the same loss, and written beside `out` (NAME.safetensors) as NAME.denoiser.safetensors (`denoiser_path`).
 
@@ -58,7 +60,7 @@ def train_classifier(
     dataset.needed_labels("training a classifier")
     division = divided(dataset, validation, settings.seed)
     network: dict[str, Any] = {"architecture": architecture, "options": options, "normalisation": normalisation}
-    description = described(dataset, start, classes=len(dataset.classes), sigma=sigma, **network)
+    description = described(dataset, start, classes=len(dataset.classes), sigma=sigma, same_classes=False, **network)
     return train_network(
         description,
         _checked(method(sigma), denoiser),
@@ -91,7 +93,7 @@ def _quick_check(held: Dataset | None, sigma: float, settings: Settings, every: 
         return None
     seen = first(held, IMAGES)
     return QuickCheck(
-        pixels=images(seen, settings.torch_device()),
+        pixels=on_device(seen, settings.torch_device()),
         labels=seen.needed_labels("validation"),
         classes=len(seen.classes),
         sigma=sigma,

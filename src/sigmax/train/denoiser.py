@@ -28,11 +28,12 @@ from sigmax.errors import RequestError
 from sigmax.models import Denoiser
 from sigmax.train.loop.fit import VALIDATION, seeded
 from sigmax.train.loop.held_out import divided, first
-from sigmax.train.loop.network import described, examples_of, images, sources_of, train_network
+from sigmax.train.loop.network import described, examples_of, sources_of, train_network
 from sigmax.train.loop.noisy import noisy_copies, uniform
 from sigmax.train.loop.progress import OnEpoch, OnStep
 from sigmax.train.loop.quick_check import IMAGES
 from sigmax.train.loop.settings import Settings
+from sigmax.train.loop.stored import in_unit, on_device
 from sigmax.train.methods.base import Batch, Method, Score
 
 DENOISING = Settings(  # suits the digits with a small network: about a minute on one CPU core
@@ -99,7 +100,7 @@ class NoiseCheck:
     The mapping it returns: `sigmas`, the ends of the range and its middle, and `psnr`, in decibel, at each.
     """
 
-    pixels: Tensor  # (n, C, H, W), on the device of the model
+    pixels: Tensor  # (n, C, H, W), on the device of the model, uint8 or float32 in [0, 1]
     sigmas: tuple[float, ...]
     seed: int
 
@@ -112,7 +113,7 @@ class NoiseCheck:
 
     def _error(self, model: nn.Module, sigma: float, generator: torch.Generator) -> float:
         total = 0.0
-        for clean in torch.split(self.pixels, _TOGETHER):
+        for clean in map(in_unit, torch.split(self.pixels, _TOGETHER)):
             denoised = model(noisy_copies(clean, sigma, 1, generator), sigma).clamp(0, 1)
             total += float(((denoised - clean) ** 2).sum())
         return total / self.pixels.numel()
@@ -147,7 +148,7 @@ def train_denoiser(
     division = divided(dataset, validation, settings.seed)
     check = None
     if division.held_out is not None:
-        watched = images(first(division.held_out, IMAGES), settings.torch_device())
+        watched = on_device(first(division.held_out, IMAGES), settings.torch_device())
         check = NoiseCheck(watched, (low, (low + high) / 2, high), settings.seed)
     return train_network(
         described(dataset, start, architecture=architecture, options=options, classes=0, sigma=None),

@@ -70,13 +70,21 @@ def test_what_is_given_overrides_the_preset(labels, tmp_path, sigmax):
     assert (method["balance"], method["strength"], method["labels_kind"]) == (False, "weak", "hard")
 
 
+def test_the_preset_for_imagenet_runs_as_it_is(labels, tmp_path, sigmax):
+    out = tmp_path / "router.safetensors"
+    done = sigmax(*words(labels, out, "--preset", "dual-imagenet", "--epochs", 1))
+    assert done.returncode == 0, done.stderr
+    plan = models.read(out).description.notes["training"]
+    assert (plan["architecture"], plan["settings"]["batch"], plan["method"]["consistency"]) == ("resnet50", 200, 10.0)
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [
         ("", "the router's noise is not known; give --sigma"),
         ("--sigma 0.4 --set held_out=1", "held_out: expected a number below 1"),
         ("--sigma 0.4 --preset dual-mnist", "unknown preset 'dual-mnist'"),
-        ("--sigma 0.4 --preset dual-imagenet", "which is not among the architectures here"),
+        ("--sigma 0.4 --preset dual-imagenet --model resnet51", "is not among the architectures here"),
         ("--sigma 0.4 --model vit", "unknown architecture 'vit'"),
         ("--sigma 0.4 --set training.optimiser=lion", "training.optimiser: expected 'sgd', 'adam' or 'adamw'"),
         ("--sigma 0.4 --labels nowhere", "nowhere"),

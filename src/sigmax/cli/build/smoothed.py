@@ -57,7 +57,7 @@ def smoothed(
         typer.Option(
             "--normalise",
             "--normalize",
-            help="Before a network that does not do it itself: none, cifar10 or imagenet mean and std.",
+            help="Before a network that does not do it itself: none, cifar10, imagenet or half mean and std.",
         ),
     ] = None,
     grid: Grid = None,

@@ -32,7 +32,7 @@ def classifier(
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option(help="small-cnn, resnet18, resnet20, resnet56, resnet110 (default: small-cnn or the preset's)."),
+        typer.Option(help="small-cnn, resnet18, resnet50, efficientnet-lite0 ... (else: small-cnn or the preset's)."),
     ] = None,
     start: Annotated[
         Path | None, typer.Option(help="Checkpoint whose weights to begin with; it also decides the model.")

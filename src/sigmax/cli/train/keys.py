@@ -14,7 +14,7 @@ from sigmax.train.loop.settings import Settings
 Loop = Annotated[Settings, about("the training loop")]
 Hyper = Annotated[dict[str, Any], about("hyper-parameters of the method")]
 NetworkOptions = Annotated[dict[str, Any], about("options of the architecture, such as options.width=16")]
-Normalise = Annotated[str, about("none, cifar10 or imagenet mean and std, kept in the model")]
+Normalise = Annotated[str, about("none, cifar10, imagenet or half (0.5 and 0.5): mean and std, kept in the model")]
 ImageSize = Annotated[Count | None, about("for image folders: resize and crop to this many pixels a side")]
 
 

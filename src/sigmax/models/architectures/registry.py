@@ -14,7 +14,9 @@ import torch
 from torch import nn
 
 from sigmax.errors import RequestError
+from sigmax.models.architectures.efficientnet import EfficientNetLite0
 from sigmax.models.architectures.resnet import CappedResNet18, ResNet18, resnet20, resnet56, resnet110
+from sigmax.models.architectures.resnet50 import ResNet50
 from sigmax.models.architectures.small_cnn import SmallCNN
 from sigmax.models.architectures.unet import UNet
 
@@ -27,6 +29,8 @@ _builders: dict[str, Builder] = {
     "resnet20": resnet20,
     "resnet56": resnet56,
     "resnet110": resnet110,
+    "resnet50": ResNet50,
+    "efficientnet-lite0": EfficientNetLite0,
 }
 _denoisers: dict[str, Builder] = {"unet": UNet}
 # Networks around others: of other libraries, needed only where one is used, or of ours. Their options hold a whole

@@ -11,6 +11,7 @@ _TURN = math.radians(15)  # at most, either way
 _SHEAR = 0.15
 _STRETCH = math.log(1.2)  # of each side by itself: 1 / 1.2 to 1.2
 _TINT = math.log(1.4)  # of brightness, contrast and saturation: 1 / 1.4 to 1.4
+_SMALLEST = 160 / 224  # side of a part that is enlarged, in sides of the image
 _HOLE = 4  # a square of a side / _HOLE is covered: 8 pixels of 32
 
 
@@ -18,6 +19,8 @@ def augment(kind: str, images: Tensor, generator: torch.Generator) -> Tensor:
     """The images changed as `Settings.augment` says, each in its own way."""
     if kind == "none":
         return images
+    if kind == "resized":
+        return resized_crop(images, generator)
     shifted = crop(images, generator)
     if kind == "crop":
         return shifted
@@ -35,6 +38,17 @@ def crop(images: Tensor, generator: torch.Generator) -> Tensor:
     which = torch.arange(n, device=images.device)[:, None, None, None]
     plane = torch.arange(channels, device=images.device)[:, None, None]
     return padded[which, plane, rows[:, None, :, None], columns[:, None, None, :]]
+
+
+def resized_crop(images: Tensor, generator: torch.Generator) -> Tensor:
+    """A square part of each image, of 5/7 to all of its side (160 to 224 pixels), enlarged to it; half are mirrored."""
+    size, down, across = torch.rand(3, len(images), device=images.device, generator=generator)
+    size, mirror = 1 - (1 - _SMALLEST) * size, torch.where(_half(images, generator).flatten(), -1.0, 1.0)
+    zero = torch.zeros_like(size)
+    down, across = ((1 - size) * (2 * place - 1) for place in (down, across))
+    matrix = torch.stack((mirror * size, zero, across, zero, size, down), dim=1).view(-1, 2, 3)
+    grid = functional.affine_grid(matrix, list(images.shape), align_corners=False)
+    return functional.grid_sample(images, grid, mode="bilinear", padding_mode="border", align_corners=False)
 
 
 def flip(images: Tensor, generator: torch.Generator) -> Tensor:

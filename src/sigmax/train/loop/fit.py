@@ -140,7 +140,7 @@ class _Run:
     ) -> None:
         self.model, self.method, self.examples, self.settings = model, method, examples, settings
         self.team, self.validate = team, validate
-        self.device = examples.pixels.device
+        self.device = examples.device
         # The same weights three times: plain, as they are computed, and as the processes share the work.
         self.forward = computed(model, settings, self.device)
         self.network = team.wrapped(self.forward, self.device)
@@ -220,8 +220,9 @@ class _Run:
         self, epoch: int, order: Tensor, steps: int, generator: SharedGenerator
     ) -> Iterator[tuple[Batch, Share]]:
         """This process's part of every batch, and which part it is."""
-        for indices in order.tensor_split(steps):
-            pixels = augment(self.settings.augment, self.examples.pixels[indices], generator)
+        parts = order.tensor_split(steps)
+        for indices, images in zip(parts, self.examples.batches(parts), strict=True):
+            pixels = augment(self.settings.augment, images, generator)
             share = generator.share = self.team.share(len(indices))
             mine = slice(share.first, share.last)
             targets = self.examples.targets[indices[mine]]

@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Unpack
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
@@ -25,6 +24,7 @@ from sigmax.train.loop import distributed
 from sigmax.train.loop.fit import WEIGHTS, Callbacks, fit, seeded
 from sigmax.train.loop.partial import Partial
 from sigmax.train.loop.settings import Settings
+from sigmax.train.loop.stored import stored
 from sigmax.train.methods.base import Examples, Method
 
 MakeExamples = Callable[[torch.device], Examples]
@@ -200,15 +200,10 @@ def sources_of(
     }
 
 
-def images(dataset: Dataset, device: torch.device) -> torch.Tensor:
-    """All pixels of the data set, moved to the device once."""
-    return torch.from_numpy(dataset.pixels(np.arange(len(dataset)))).to(device)
-
-
 def examples_of(dataset: Dataset, targets: NDArray[Any] | None = None) -> MakeExamples:
-    """The data set on a device, with its classes or other targets."""
+    """The data set to train on, with its classes or other targets."""
     values = dataset.needed_labels("training") if targets is None else targets
-    return lambda device: Examples(images(dataset, device), torch.tensor(values, device=device))
+    return lambda device: Examples(stored(dataset, device), torch.tensor(values, device=device))
 
 
 def _plan(networks: _Networks, method: Method, settings: Settings, sources: Mapping[str, Any]) -> dict[str, Any]:

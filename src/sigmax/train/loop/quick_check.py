@@ -17,9 +17,11 @@ from sigmax import bounds, radius
 from sigmax.engine.voter import GPU_BATCH, cpu_batch, keep_freed_memory
 from sigmax.train.denoised import answers
 from sigmax.train.loop.fit import VALIDATION, seeded
+from sigmax.train.loop.stored import in_unit
 
 SAMPLES, ALPHA = 100, 1e-3  # samples an image, and the chance that its radius is wrong
 IMAGES = 500  # checked, at most
+GPU_NUMBERS = 2**27  # values in a batch on a GPU, at most: 891 photographs of 224x224 pixels
 RADII = (0.0, 0.5, 1.0, 1.5)  # of the certified accuracies, in sigmas
 
 
@@ -33,7 +35,7 @@ class QuickCheck:
     Without noise (sigma 0) there is nothing to certify and there is `accuracy` alone.
     """
 
-    pixels: Tensor  # (n, C, H, W), on the device of the model
+    pixels: Tensor  # (n, C, H, W), on the device of the model, uint8 or float32 in [0, 1]
     labels: NDArray[np.int64]  # (n,)
     classes: int
     sigma: float  # in pixels
@@ -87,11 +89,12 @@ def noisy_answers(
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Batch by batch: which images, each so many times in a row, and the logits of a noisy copy of each."""
     rows = torch.arange(len(pixels), device=pixels.device).repeat_interleave(samples)
-    size = cpu_batch(pixels[0].numel()) if pixels.device.type == "cpu" else GPU_BATCH
+    numbers = pixels[0].numel()
+    size = cpu_batch(numbers) if pixels.device.type == "cpu" else min(GPU_BATCH, max(1, GPU_NUMBERS // numbers))
     keep_freed_memory()
     for first in range(0, len(rows), size):
         row = rows[first : first + size]
         with torch.inference_mode():
             noise = torch.randn(len(row), *pixels.shape[1:], device=pixels.device, generator=generator)
-            logits = answers(model, noise.mul_(sigma).add_(pixels[row]), sigma)
+            logits = answers(model, noise.mul_(sigma).add_(in_unit(pixels[row])), sigma)
         yield row, logits

@@ -17,7 +17,7 @@ from sigmax.train.loop.distributed import local_device
 Optimiser = Literal["sgd", "adam", "adamw"]
 Schedule = Literal["constant", "cosine", "step", "one-cycle"]
 Descent = Literal["linear", "cosine"]
-Augmentation = Literal["none", "crop", "crop-flip", "strong"]
+Augmentation = Literal["none", "crop", "crop-flip", "strong", "resized"]
 Precision = Literal["fp32", "bf16", "fp16"]
 
 
@@ -50,7 +50,8 @@ class Settings:
         Augmentation,
         about(
             "crop: shifts by up to an eighth of the side; crop-flip: mirror images too; strong: also warped, tinted "
-            "and partly covered, each with probability one half"
+            "and partly covered, each with probability one half; resized: for photographs, parts of 5/7 to all of the "
+            "side, enlarged, and mirror images"
         ),
     ] = "none"
     seed: Annotated[Seed, about("fixes first weights, order of the images, augmentation and noise")] = 0

@@ -1,7 +1,7 @@
 """What the training loop asks of a training method, and what it hands it."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, is_dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -9,14 +9,37 @@ import torch
 from torch import Tensor, nn
 
 from sigmax.errors import RequestError
+from sigmax.train.loop.stored import Streamed, in_unit
 
 
 @dataclass(frozen=True)
 class Examples:
-    """Training inputs, on the device. `targets` is what the method learns: class ids, or soft labels."""
+    """Training inputs, for the device. `targets` is what the method learns: class ids, or soft labels."""
 
-    pixels: Tensor  # (N, C, H, W) in [0, 1]
+    pixels: Tensor | Streamed  # (N, C, H, W), float32 in [0, 1] or uint8, a quarter of the memory
     targets: Tensor  # (N, ...)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the images are trained on."""
+        return self.pixels.device
+
+    def at(self, which: Tensor | slice) -> Tensor:
+        """These images as float32 in [0, 1]."""
+        return in_unit(self.pixels[which])
+
+    def batches(self, parts: Sequence[Tensor]) -> Iterator[Tensor]:
+        """The images of each part in turn, as `at` has them; image files are decoded ahead of their turn."""
+        if isinstance(self.pixels, Streamed):
+            yield from map(in_unit, self.pixels.batches(parts))
+        else:
+            yield from map(self.at, parts)
+
+    def take(self, which: Tensor) -> "Examples":
+        """Some of the examples."""
+        where = which.to(self.device)
+        pixels = self.pixels.take(where) if isinstance(self.pixels, Streamed) else self.pixels[where]
+        return Examples(pixels, self.targets[where])
 
     def __len__(self) -> int:
         return len(self.pixels)

@@ -59,7 +59,7 @@ class DataDependent(OwnNoise):
     def begin_epoch(self, model: nn.Module, examples: Examples, epoch: int) -> None:
         """Every input starts with the inner sigma."""
         if epoch == 0:
-            self.sigmas = examples.pixels.new_full((len(examples),), self.sigma)
+            self.sigmas = torch.full((len(examples),), self.sigma, device=examples.device)
         super().begin_epoch(model, examples, epoch)
 
     def score(self, model: nn.Module, batch: Batch) -> Score:

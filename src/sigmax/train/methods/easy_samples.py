@@ -82,7 +82,7 @@ class EasySamples(Method):
         since = epoch - self.discard_epoch
         # From torch's global generator, which the loop seeds for every epoch; one part's samples are not the other's.
         dropping, weighing = (
-            torch.Generator(examples.pixels.device).manual_seed(seed) for seed in torch.randint(2**62, (2,)).tolist()
+            torch.Generator(examples.device).manual_seed(seed) for seed in torch.randint(2**62, (2,)).tolist()
         )
         weights = torch.ones(len(examples)) if self._weights is None else self._weights
         if self.discard and since == 0:
@@ -91,7 +91,7 @@ class EasySamples(Method):
             self._refuse_ruin(examples.targets.cpu(), weights > 0, epoch)
         if self.reweight and since % self.weight_every == 0:
             kept = torch.nonzero(weights)[:, 0]
-            left = Examples(*(part[kept.to(part.device)] for part in (examples.pixels, examples.targets)))
+            left = examples.take(kept)
             right = right_votes(model, left, sigma=self.sigma, votes=self.weight_votes, generator=weighing)
             weights = torch.zeros(len(examples)).index_copy(0, kept, self.weights_of(right))
         self._weights = weights
@@ -159,9 +159,9 @@ def right_votes(
     found = []
     with torch.no_grad():
         size = max(1, VOTES_TOGETHER // votes)
-        for pixels, targets in zip(
-            torch.split(examples.pixels, size), torch.split(examples.targets, size), strict=True
-        ):
+        for first in range(0, len(examples), size):
+            part = slice(first, first + size)
+            pixels, targets = examples.at(part), examples.targets[part]
             answers = model(noisy_copies(pixels, sigma, votes, generator)).argmax(dim=1)
             found.append((answers.view(votes, -1) == targets).sum(dim=0).cpu())
     return torch.cat(found)

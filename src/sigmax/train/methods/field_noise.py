@@ -36,8 +36,8 @@ class FieldNoise(OwnNoise):
         """The field is asked once about every input."""
         if len(self.sigmas) != len(examples):
             starts = range(0, len(examples), AT_ONCE)
-            parts = [self.source.sigmas(examples.pixels[i : i + AT_ONCE]) for i in starts]
-            self.sigmas = torch.from_numpy(np.concatenate(parts)).to(examples.pixels.dtype)
+            parts = [self.source.sigmas(examples.at(slice(i, i + AT_ONCE))) for i in starts]
+            self.sigmas = torch.from_numpy(np.concatenate(parts)).float()
         super().begin_epoch(model, examples, epoch)
 
     def per_example(self) -> Sequence[Tensor]:

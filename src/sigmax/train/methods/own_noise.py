@@ -29,7 +29,7 @@ class OwnNoise(Method):
 
     def begin_epoch(self, model: nn.Module, examples: Examples, epoch: int) -> None:
         """As the inner method has it, once the noises are on the device."""
-        self.sigmas = self.sigmas.to(examples.pixels.device)
+        self.sigmas = self.sigmas.to(examples.device)
         self.inner.begin_epoch(model, examples, epoch)
 
     def score(self, model: nn.Module, batch: Batch) -> Score:

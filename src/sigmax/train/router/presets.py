@@ -46,7 +46,7 @@ PRESETS = MappingProxyType(
 def router_preset(name: str, *, architecture: str | None = None) -> Preset:
     """The preset of that name: architecture, settings and the fields of the loss, all as the paper has them.
 
-    `architecture` takes the place of the paper's; it must be named where sigmax does not have the paper's.
+    `architecture` takes the place of the paper's.
     """
     if name not in PRESETS:
         raise RequestError(f"unknown preset {name!r}; known are: {', '.join(PRESETS)}")
@@ -54,8 +54,7 @@ def router_preset(name: str, *, architecture: str | None = None) -> Preset:
     preset = preset._replace(architecture=architecture or preset.architecture)
     if preset.architecture not in models.names():
         raise RequestError(
-            f"the preset {name!r} trains {PRESETS[name].architecture!r}, which is not among the architectures here "
-            f"({', '.join(models.names())}); name another (architecture=, or --model), or register it with "
-            "sigmax.models.register"
+            f"{preset.architecture!r} is not among the architectures here ({', '.join(models.names())}); name another "
+            "(architecture=, or --model), or register it with sigmax.models.register"
         )
     return preset

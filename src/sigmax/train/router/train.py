@@ -19,9 +19,10 @@ from sigmax.errors import RequestError
 from sigmax.jobs.label.labels import Labels
 from sigmax.models import Classifier, Normalisation
 from sigmax.train.loop.held_out import first, split
-from sigmax.train.loop.network import described, examples_of, images, sources_of, train_network
+from sigmax.train.loop.network import described, examples_of, sources_of, train_network
 from sigmax.train.loop.progress import OnEpoch, OnStep
 from sigmax.train.loop.settings import Settings
+from sigmax.train.loop.stored import on_device
 from sigmax.train.methods.base import Method
 from sigmax.train.router.check import INPUTS, OnWarning, Watcher
 from sigmax.train.router.loss import shares_of
@@ -105,7 +106,7 @@ class _Inputs(NamedTuple):
     ) -> Watcher:
         """What looks at the router on some of the inputs held out."""
         return Watcher(
-            pixels=images(first(self.held_out, INPUTS), settings.torch_device()),
+            pixels=on_device(first(self.held_out, INPUTS), settings.torch_device()),
             radii=self.held_out_radii[:INPUTS].astype(np.float64),
             shares=self.shares,
             sigma=sigma,
