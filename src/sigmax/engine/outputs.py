@@ -57,8 +57,8 @@ def refuse_invalid(flag: Tensor, classes: int) -> None:
         )
 
 
-def alike(first: Tensor, second: Tensor) -> bool:
-    """Whether class ids are equal, or logits equal up to what rounding does in a batch of the same size."""
+def alike(first: Tensor, second: Tensor, within: float) -> bool:
+    """Whether class ids are equal, or logits equal up to `within` times their spread."""
     if not first.is_floating_point():
         return torch.equal(first, second)
     if not torch.equal(first.isfinite(), second.isfinite()):
@@ -66,4 +66,4 @@ def alike(first: Tensor, second: Tensor) -> bool:
     # Only what can decide the vote counts: a class that is masked out must not make the rest look alike.
     one, other = (torch.nan_to_num((t - t.amax(1, keepdim=True)).float()).clamp(min=MASKED) for t in (first, second))
     spread = one[one > MASKED].abs().max()  # never empty: the leading class of each row stands at 0
-    return bool((one - other).abs().max() <= 1e-2 * spread)
+    return bool((one - other).abs().max() <= within * spread)
