@@ -31,8 +31,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from sigmax.cli import options as opt
-from sigmax.cli.pipeline import warn
-from sigmax.cli.progress import complain, progress
+from sigmax.cli.progress import complain, progress, warn
 from sigmax.errors import RequestError
 from sigmax.files import check_writable, written_whole
 from sigmax.records.rounding import down, share_down

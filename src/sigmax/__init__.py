@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from sigmax import train as train
     from sigmax.errors import RequestError as RequestError
     from sigmax.errors import RunError as RunError
+    from sigmax.jobs.attack import Attack as Attack
+    from sigmax.jobs.attack import attack_run as attack_run
     from sigmax.jobs.certify import certify_run as certify_run
     from sigmax.jobs.certify import recall_run as recall_run
     from sigmax.models.denoised import Denoised as Denoised
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from sigmax.systems.folder import load as load
 
 _HOMES = {
+    "Attack": "sigmax.jobs.attack",
     "Cascade": "sigmax.schemes.cascade",
     "Certificate": "sigmax.rules.certificate",
     "Denoised": "sigmax.models.denoised",
@@ -65,6 +68,7 @@ _HOMES = {
     "Smoothed": "sigmax.schemes.smoothed",
     "Stage": "sigmax.rules.certificate",
     "VouchedField": "sigmax.schemes.fields",
+    "attack_run": "sigmax.jobs.attack",
     "certify_run": "sigmax.jobs.certify",
     "load": "sigmax.systems.folder",
     "merge": "sigmax.records.merge",
@@ -76,6 +80,7 @@ _HOMES = {
 _MODULES = ("bounds", "data", "jobs", "models", "noise", "pipeline", "planning", "radius", "report", "systems", "train")
 
 __all__ = [
+    "Attack",
     "Cascade",
     "Certificate",
     "Denoised",
@@ -94,6 +99,7 @@ __all__ = [
     "Smoothed",
     "Stage",
     "VouchedField",
+    "attack_run",
     "bounds",
     "certify_run",
     "data",

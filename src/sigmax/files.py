@@ -1,14 +1,22 @@
 """Files that appear whole or not at all, and locks against a second writer."""
 
+import gzip
+import io
 import os
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile
+from typing import BinaryIO
 
 from filelock import BaseFileLock, FileLock, Timeout, UnixFileLock
 
 from sigmax.errors import RequestError
+
+UNPACKED = 64 << 20  # bytes that any file may unpack to ...
+RATIO = 100  # ... and how many times its own size a larger one may; deflate alone would allow a thousand
+_PART = 1 << 20
 
 
 @contextmanager
@@ -49,6 +57,42 @@ def unlock(lock: BaseFileLock) -> None:
     if isinstance(lock, UnixFileLock):  # others remove their file themselves
         Path(lock.lock_file).unlink(missing_ok=True)  # while it is held, so that nobody else's goes
     lock.release()
+
+
+def unzipped(path: Path, content: bytes) -> bytes:
+    """The content of a gzipped file, in memory of at most a multiple of the file's size; refused beyond that."""
+    parts, size, most = [], 0, UNPACKED + RATIO * len(content)
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(content)) as stream:
+            while part := stream.read(_PART):
+                parts.append(part)
+                size += len(part)
+                refuse_bomb(path, size, most)
+    except (OSError, EOFError, zlib.error) as error:
+        raise RequestError(f"{path} cannot be unzipped ({error}); get it again") from error
+    return b"".join(parts)
+
+
+def unzipped_lines(path: Path, file: BinaryIO) -> Iterator[bytes]:
+    """The lines of a gzipped file, one at a time; refused beyond what `unzipped` would refuse."""
+    size, most = 0, UNPACKED + RATIO * path.stat().st_size
+    try:
+        with gzip.GzipFile(fileobj=file) as stream:
+            while line := stream.readline(most + 1):
+                size += len(line)
+                refuse_bomb(path, size, most)
+                yield line
+    except (OSError, EOFError, zlib.error) as error:
+        raise RequestError(f"{path} cannot be unzipped ({error}); get it again") from error
+
+
+def refuse_bomb(path: Path, unpacked: int, most: int) -> None:
+    """Raise where a file unpacks to so much that it may be meant to fill the memory."""
+    if unpacked > most:
+        raise RequestError(
+            f"{path} unpacks to more than {most:,} bytes, over {RATIO} times its size, as files made to fill memory "
+            "do; if you trust it, unpack it and give the plain file"
+        )
 
 
 def check_writable(path: Path) -> None:

@@ -71,7 +71,8 @@ def test_shared_votes_are_those_of_the_router_s_samples():
         )
         asks.append((position, counts))
 
-    list(run([asking(i) for i in range(len(X))], Noisy(X, range(len(X)), ASKED["seed"]), alone.voters))
+    noisy = Noisy(X, range(len(X)), ASKED["seed"], dual.weights())
+    list(run([asking(i) for i in range(len(X))], noisy, alone.voters))
     expected = dict(asks)
     for i, c in enumerate(dual.certify(X, **ASKED)):
         estimation = {stage.name: stage for stage in c.stages}.get("expert-1/estimation")

@@ -202,7 +202,7 @@ def test_a_damaged_gzip_file_is_refused(path):
     content = bytearray(gzip.compress(path.read_bytes()))
     content[40:60] = bytes(20)
     path.write_bytes(content)
-    with pytest.raises(sx.RequestError, match="cannot read the run file"):
+    with pytest.raises(sx.RequestError, match="cannot be unzipped"):
         sx.verify(path)
 
 

@@ -141,7 +141,9 @@ def test_no_system_is_certified_beyond_its_exact_radius_more_often_than_alpha(ru
         build, *granted = SYSTEMS[name]
         system = build(rule)
         found = certificates(system, repeats)
-        assert any(c.predicted is not None for c in found), name
+        # By the published rule a router without a majority certifies only by mistake, once in 1,400 here.
+        never = rule == "min" and name == "three routes, under half of the votes"
+        assert never or any(c.predicted is not None for c in found), name
         assert suspicion(wrong(system, found), repeats, ALPHA * granted[RULES.index(rule)]) > SUSPICIOUS, name
         if name.startswith(("router", "deterministic")):
             # One bound decides, and it presses against its half of alpha: the test can fail.
@@ -207,7 +209,7 @@ def test_a_rule_that_overspends_is_caught(rule, name):
 
 @pytest.mark.parametrize("rule", ["min", pytest.param("consensus", marks=pytest.mark.slow)])
 def test_a_rule_that_uses_its_samples_twice_is_caught(rule):
-    system, repeats = broken(Curious, "router beside its edge", rule), 3 * REPEATS
+    system, repeats = broken(Curious, "router beside its edge", rule), 6 * REPEATS
     found = certificates(system, repeats=repeats, n0=N)
     assert suspicion(wrong(system, found), repeats, ALPHA / 2) < SUSPICIOUS
 

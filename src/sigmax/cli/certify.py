@@ -126,10 +126,10 @@ def _warn_of_long_work(scheme: "Scheme", dataset: "Dataset", n: int, maximum: in
 
 
 def _conclude(run: "Run") -> None:
-    from sigmax.records.run import read
+    from sigmax.records.run import planned_inputs
 
     console.print(summary_table([run]))
-    there = read(run.path)
-    if there.planned > run.planned:
-        say(f"{run.path} has {there.planned:,} inputs, which all stay; the table is of the {run.planned:,} asked for.")
+    there = planned_inputs(run.path)
+    if there > run.planned:
+        say(f"{run.path} has {there:,} inputs, which all stay; the table is of the {run.planned:,} asked for.")
     say(f"Run file: {run.path}. Next: sigmax verify {run.path}, sigmax report {run.path} --out report")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from sigmax.cli.pipeline import walk, warn
-from sigmax.cli.progress import say
+from sigmax.cli.pipeline import walk
+from sigmax.cli.progress import say, warn
 from sigmax.cli.tables import fitted
 from sigmax.errors import RequestError
 from sigmax.records.rounding import share_down
@@ -83,7 +83,7 @@ def demo(
     file, text = out / "demo.toml", CONFIG + (f"max = {maximum}\n" if maximum is not None else "")
     pipeline = Pipeline(PipelineConfig.of(tomllib.loads(text), out), on_warning=warn, on_note=say)
     pipeline.check()
-    if _is_changed(file):
+    if file.is_file() and not file.read_bytes().startswith(CONFIG.encode()):
         raise RequestError(
             f"{file} was changed, or comes from another version; run it with `sigmax pipeline run {file}`, or name "
             "another folder (--out)"
@@ -99,11 +99,6 @@ def demo(
     )
     runs = walk(pipeline, table=table_of)
     _conclude(runs, out)
-
-
-def _is_changed(file: Path) -> bool:
-    """Whether the demo's file was edited."""
-    return file.is_file() and not file.read_bytes().startswith(CONFIG.encode())
 
 
 def table_of(runs: "Sequence[Run]") -> Table:

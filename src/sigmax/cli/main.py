@@ -17,7 +17,7 @@ from sigmax.cli.build.others import lipschitz, memorized, semi_elastic
 from sigmax.cli.build.smoothed import smoothed
 from sigmax.cli.help import plain
 from sigmax.cli.progress import complain, quiet_but_first, say, warned
-from sigmax.cli.runs import logs, merge, show, verify
+from sigmax.cli.runs import attack, logs, merge, show, verify
 from sigmax.cli.train import calibrate, classifier, denoiser, finetune, label, router
 from sigmax.errors import RequestError, RunError
 from sigmax.version import __version__
@@ -68,6 +68,7 @@ app.command("certify")(certify.certify)
 app.command("predict")(predict.predict)
 app.command("show")(show.show)
 app.command("verify")(verify.verify)
+app.command("attack")(attack.attack)
 app.command("report")(report.report)
 app.command("compare")(compare.compare)
 app.command("merge")(merge.merge)

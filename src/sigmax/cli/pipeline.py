@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from sigmax.cli.progress import complain, console, progress, resumable, say
+from sigmax.cli.progress import console, progress, resumable, say, warn
 from sigmax.cli.runs import verify as verify_verb
 from sigmax.cli.tables import summary_table
 
@@ -71,11 +71,6 @@ def run(
         show(pipeline, redo=redo)
     else:
         walk(pipeline, report=report, redo=redo)
-
-
-def warn(text: str) -> None:
-    """What will not end well, in yellow."""
-    complain(f"warning: {text}", style="yellow")
 
 
 def show(pipeline: "Pipeline", *, redo: bool = False) -> None:

@@ -132,9 +132,8 @@ def _with(radius: float, sigma: float, n: int, alpha: float, p: float | None) ->
     votes = least_votes(radius, sigma=sigma, n=n, alpha=alpha)
     if votes > n:
         return f"With {n:,} samples radius {radius:g} is out of reach: even if all agree they show {most}."
-    likely = "" if p is None else _percent(chance_to_certify(radius, sigma=sigma, n=n, alpha=alpha, p=p))
+    likely = ""
+    if p is not None:
+        chance = 100 * chance_to_certify(radius, sigma=sigma, n=n, alpha=alpha, p=p)
+        likely = f", which happens with a chance of {down(chance, 1)}%"
     return f"With {n:,} samples {votes:,} votes for the class certify it{likely}; the largest radius is {most}."
-
-
-def _percent(chance: float) -> str:
-    return f", which happens with a chance of {down(100 * chance, 1)}%"

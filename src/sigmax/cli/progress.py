@@ -34,6 +34,11 @@ def complain(text: str, style: str | None = None) -> None:
     errors.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
 
 
+def warn(text: str) -> None:
+    """What will not end well, in yellow."""
+    complain(f"warning: {text}", style="yellow")
+
+
 def warned(
     message: Warning | str,
     category: type[Warning],
@@ -44,7 +49,7 @@ def warned(
 ) -> None:
     """A warning of the library as a line of this command line; of other libraries with the place it comes from."""
     ours = "sigmax" in Path(filename).parts
-    complain(f"warning: {message}" + ("" if ours else f" ({category.__name__}, {filename}:{lineno})"), style="yellow")
+    warn(f"{message}" + ("" if ours else f" ({category.__name__}, {filename}:{lineno})"))
 
 
 def warn_of_noise(sigma: float) -> None:
@@ -53,7 +58,7 @@ def warn_of_noise(sigma: float) -> None:
 
     warning = too_much_noise(sigma)
     if warning:
-        complain(f"warning: {warning}", style="yellow")
+        warn(warning)
 
 
 def note_fewer(taken: int, maximum: int | None, data: str) -> None:

@@ -72,4 +72,5 @@ def placed(model: Any, given: Any, folder: Path, known: Container[str] = ()) -> 
 def _kind(models: list[type], given: Any) -> type:
     """The model whose `kind` a table names; any of them where it names none, which is refused later."""
     kinds = {get_args(fields_of(model)["kind"].annotation)[0]: model for model in models}
-    return kinds.get(given.get("kind") if isinstance(given, Mapping) else None, models[0])
+    kind = given.get("kind") if isinstance(given, Mapping) else None
+    return kinds.get(kind, models[0]) if isinstance(kind, str) else models[0]

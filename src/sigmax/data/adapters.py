@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from sigmax.data.archive import channels_first
 from sigmax.data.dataset import Dataset
 from sigmax.data.hugging_face import from_hugging_face, is_hugging_face
 from sigmax.data.items import array_of, images_of, is_image, is_picture, is_tensor, labels_of
 from sigmax.data.labels import Classes, numbered
+from sigmax.data.readers.archive import channels_first
 from sigmax.data.sources import load
 from sigmax.errors import RequestError
 

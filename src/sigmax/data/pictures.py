@@ -22,6 +22,8 @@ _MARGIN = 256 / 224  # the shorter side before cropping, in sides of the crop: I
 _DEEP_MODES = ("I", "F")  # more than 8 bits a channel
 _ORIENTATION, _AS_STORED, _ON_ITS_SIDE = 0x0112, 1, (5, 6, 7, 8)  # the camera's tag, and what its values mean
 _CHECKED, _THREADS = 1024, min(8, os.cpu_count() or 1)  # files a round of the check; Pillow decodes in parallel
+_MOST_PIXELS = 64_000_000  # of one image: a file of a few kB can unpack to as many
+_LONGEST = 100  # sides of the central square
 _NAMED = 5  # bad files that a refusal names
 
 
@@ -132,6 +134,12 @@ def _open(file: Path, stream: IO[bytes] | None = None) -> "Image":
         image = Image.open(file if stream is None else stream)
     except Exception as error:  # decoders raise nearly anything on damaged bytes
         raise _unreadable(file, error) from error
+    if image.width * image.height > _MOST_PIXELS:
+        image.close()
+        raise RequestError(
+            f"{file} is of {image.width}x{image.height} pixels, more than the {_MOST_PIXELS:,} that are read; make it "
+            "smaller first"
+        )
     if is_deep(image):
         image.close()
         raise RequestError(f"{file} has more than 8 bits a channel (mode {image.mode}); convert it to 8 bits first")
@@ -197,6 +205,8 @@ def is_deep(image: "Image") -> bool:
 def _centre_square(image: "Image", size: int) -> "Image":
     from PIL.Image import Resampling
 
+    if max(image.size) > _LONGEST * min(image.size):
+        raise ValueError(f"it is more than {_LONGEST} times as long as wide")
     shorter = round(size * _MARGIN)
     width, height = (side * shorter // min(image.size) for side in image.size)
     left, top = round((width - size) / 2), round((height - size) / 2)

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from sigmax.data import archive, cifar10, cifar100, digits, folder, idx  # noqa: F401  # each registers its readers
+from sigmax.data import readers  # noqa: F401  # registers the sources that come with sigmax
 from sigmax.data.dataset import Dataset
 from sigmax.data.registry import DataRequest, find
 from sigmax.errors import RequestError

@@ -1,6 +1,6 @@
 """Batches of noisy inputs: sampled block by block on a CPU, computed where the network votes on a GPU.
 
-The items of a batch have one noise distribution, each with its own level.
+The items of a batch have one noise distribution and one grid, each its own level.
 """
 
 import threading
@@ -16,6 +16,7 @@ from sigmax.engine.inputs import Item, Noisy, sent
 from sigmax.noise import philox, sampler_of
 from sigmax.noise.addressed import BLOCK, Address, BlockSource, empty
 from sigmax.noise.sampler import Rows
+from sigmax.radius.noise import grid_of
 
 WORTH_A_THREAD = 32_768  # numbers a block: fewer are sampled faster than another thread is started
 Spans = Sequence[tuple[int, int, int]]  # which samples of which items stand in a batch: (item, first, last)
@@ -72,7 +73,7 @@ class CpuFiller:
         return self.batch[:used], self.rows[:used]
 
     def _pieces(self, item: Item, row: int, start: int, stop: int) -> Iterator[Piece]:
-        seed, input_id = self.inputs.seed, self.inputs.ids[item.position]
+        seed, input_id = self.inputs.key(item.position)
         for index, low, high in in_blocks(start, stop):
             yield Piece(row, row + high - low, Address(seed, input_id, item.stage, index), low)
             row += high - low
@@ -111,12 +112,15 @@ class DeviceFiller:
         self.shape = inputs.x.shape[1:]
         self.x = inputs.on(device)
         self.batch = torch.empty((size, self.x.shape[1]), dtype=torch.float32, device=device)
+        keys = [inputs.key(item.position) for item in items]
         streams = [
-            philox.stream_of(seed=inputs.seed, input_id=inputs.ids[item.position], stage=item.stage) for item in items
+            philox.stream_of(seed=seed, input_id=input_id, stage=item.stage)
+            for (seed, input_id), item in zip(keys, items, strict=True)
         ]
         self.sampler = sampler_of(items[0].request.noise)
         self.streams = sent(torch.tensor(streams, dtype=torch.int64), device)
         self.levels = sent(self.sampler.levels([item.request.noise for item in items]), device)
+        self.grid = grid_of(items[0].request.noise)
         self.positions = sent(torch.tensor([item.position for item in items]), device)
 
     def fill(self, spans: Spans) -> tuple[Tensor, Tensor]:
@@ -124,7 +128,7 @@ class DeviceFiller:
         items = self._sent(np.repeat([i for i, _, _ in spans], [stop - start for _, start, stop in spans]))
         samples = self._sent(np.concatenate([np.arange(start, stop) for _, start, stop in spans]))
         batch = self.batch[: len(items)]
-        self.sampler.write(Rows(batch, self.x, self.streams, self.levels, self.positions, items, samples))
+        self.sampler.write(Rows(batch, self.x, self.streams, self.levels, self.positions, items, samples, self.grid))
         return batch.view(-1, *self.shape), items
 
     def _sent(self, numbers: "np.ndarray[tuple[int], np.dtype[np.int64]]") -> Tensor:

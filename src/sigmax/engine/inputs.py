@@ -1,5 +1,7 @@
 """The inputs of one call, and what is asked of each."""
 
+import hashlib
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -18,18 +20,45 @@ def sent(numbers: Tensor, device: torch.device) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Noisy:
-    """The inputs of one call and the address their noise comes from."""
+    """The inputs of one call and the address their noise comes from.
+
+    A certificate needs noise that is independent of the network and of the input. Seeds and ids are small public
+    numbers: a network could have been built around the noise of seed 0, and input i of a validation set would share
+    its noise with input i of the test set. So a scheme that certifies gives the hash of its `weights`, and then the
+    noise of an input follows from seed, id, weights and the input itself; whoever changes the weights or the pixels
+    gets other noise. Of a plain function nothing can be hashed: its seed must be chosen after it.
+    """
 
     x: Tensor  # (inputs, ...), float32, on the CPU
     ids: Sequence[int]
     seed: int
+    weights: str | None = None
     sent: dict[torch.device, Tensor] = field(default_factory=dict)
+    keys: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+    def key(self, position: int) -> tuple[int, int]:
+        """The two 64-bit numbers that the noise of an input is addressed by; computed once."""
+        if self.weights is None:
+            return self.seed, self.ids[position]
+        if position not in self.keys:
+            self.keys[position] = mixed(self.seed, self.ids[position], self.weights, self.x[position])
+        return self.keys[position]
 
     def on(self, device: torch.device) -> Tensor:
         """The inputs as rows of numbers on a device, to which they go once."""
         if device not in self.sent:
             self.sent[device] = self.x.flatten(1).contiguous().to(device)
         return self.sent[device]
+
+
+def mixed(seed: int, input_id: int, weights: str, x: Tensor) -> tuple[int, int]:
+    """Seed, id, weights and input as 128 bits: those of other weights or another input are others."""
+    shape = ",".join(map(str, x.shape))
+    # Every part has a known length or ends with a byte that none of it holds, so no two addresses read the same.
+    digest = hashlib.shake_128(struct.pack("<QQ", seed, input_id) + f"{weights}\n{shape}\n".encode())
+    digest.update((x + 0.0).contiguous().numpy().astype("<f4", copy=False).tobytes())  # -0.0 is the same input as 0.0
+    first, second = struct.unpack("<QQ", digest.digest(16))
+    return first, second
 
 
 @dataclass(frozen=True, slots=True)

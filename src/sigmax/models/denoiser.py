@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from sigmax.errors import RequestError
 from sigmax.models.architectures.registry import all_options, build_denoiser
 from sigmax.models.checkpoints.description import Description
+from sigmax.models.classifier import check_shape
 
 
 class Denoiser(nn.Module):
@@ -24,11 +25,7 @@ class Denoiser(nn.Module):
 
     def forward(self, noisy: Tensor, sigma: float | Tensor) -> Tensor:
         """The images without their noise, not clamped; `sigma` in pixels, one number or a tensor (n,)."""
-        if tuple(noisy.shape[1:]) != self.description.input_shape:
-            raise RequestError(
-                f"the denoiser ({self.description.architecture}) is for images of shape "
-                f"{self.description.input_shape}; got {tuple(noisy.shape[1:])}. Use one for these images"
-            )
+        check_shape(noisy, self.description)
         clean: Tensor = self.network(noisy, sigma)
         return clean
 

@@ -21,7 +21,8 @@ from sigmax.errors import RequestError
 from sigmax.noise.sampler import Sampler
 
 BLOCK = 128
-GENERATOR = "shake128-sfc64/128"  # named in a run's plan; change it whenever an address would give other noise
+# Named in a run's plan; change it whenever an address would give other noise.
+GENERATOR = "shake128-sfc64/128 by weights and input"
 _UINT64 = 2**64
 
 

@@ -22,7 +22,7 @@ ROUNDS = 10
 WORD = 0xFFFFFFFF
 LOW = 0x80000000  # marks the counters of the second group of words
 SCALE = 2.0**-32
-GENERATOR = "shake128-philox4x32"  # named in a run's plan, with the kind of device
+GENERATOR = "shake128-philox4x32 by weights and input"  # named in a run's plan, with the kind of device
 
 
 @lru_cache(maxsize=1 << 16)  # a stage that is looked at again asks again

@@ -36,7 +36,7 @@ def _length(high, low):
 
 
 @triton.jit
-def _fill(x, out, streams, items, samples, positions, sigmas, numbers, QUADS: tl.constexpr):  # noqa: PLR0917, N803
+def _fill(x, out, streams, items, samples, positions, sigmas, numbers, GRID: tl.constexpr, QUADS: tl.constexpr):  # noqa: PLR0917, N803
     row = tl.program_id(0)
     quad = tl.program_id(1) * QUADS + tl.arange(0, QUADS)
     item = tl.load(items + row)
@@ -66,11 +66,17 @@ def _fill(x, out, streams, items, samples, positions, sigmas, numbers, QUADS: tl
             normal = length1 * libdevice.sinpi(turn1)
         element = quad * 4 + i
         inside = element < numbers
-        tl.store(there + element, normal * sigma + tl.load(here + element, mask=inside), mask=inside)
+        pixel = tl.load(here + element, mask=inside)
+        if GRID == 0:
+            noisy = normal * sigma + pixel
+        else:  # see `sampler._add_on_grid`; nothing here can be fused, since every product is rounded to a whole number
+            steps = libdevice.rint(normal * sigma * GRID) + libdevice.rint(pixel * GRID)
+            noisy = libdevice.div_rn(steps, GRID * 1.0)
+        tl.store(there + element, noisy, mask=inside)
 
 
 def fill(rows: Rows) -> None:
-    """Write x + sigma * noise into every row."""
+    """Write x + sigma * noise into every row, on the grid if there is one."""
     count, numbers = rows.out.shape
     _fill[(count, triton.cdiv(numbers, 4 * QUADS))](
         rows.x,
@@ -81,5 +87,6 @@ def fill(rows: Rows) -> None:
         rows.positions,
         rows.levels,
         numbers,
+        GRID=rows.grid or 0,
         QUADS=QUADS,
     )

@@ -1,6 +1,7 @@
 """What the engine needs of a noise distribution, and which sampler belongs to which.
 
 # level: the sigma of a noise object, in units of the input; a sample of level 1 times sigma has level sigma
+# grid: where a noise has one, inputs and noise are multiples of 1 / grid; k = grid * x is whole
 # stream: four 32-bit words, the address of a stage of an input on a GPU (see `philox`)
 """
 
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor
 
 from sigmax.errors import RequestError
-from sigmax.radius.noise import Noise
+from sigmax.radius.noise import Noise, grid_of
 
 
 class Sampler(ABC):
@@ -43,7 +44,9 @@ class Sampler(ABC):
     def add_to(self, x: Tensor, noise: Noise, samples: Tensor) -> None:
         """Turn samples of level 1 into noisy copies of x, in place."""
         # Two operations, not one with alpha: their result is the same on every machine and for every batch.
-        samples.mul_(noise.sigma).add_(x)
+        samples.mul_(noise.sigma)
+        grid = grid_of(noise)
+        samples.add_(x) if grid is None else _add_on_grid(samples, x, grid)
 
     @final
     def levels(self, noises: Sequence[Noise]) -> Tensor:
@@ -58,7 +61,16 @@ class Sampler(ABC):
         else:
             noise = self.numbers(rows.streams[rows.items], rows.samples, rows.out.shape[1])
             noise.mul_(rows.levels[rows.items][:, None])
-            torch.add(noise, rows.x[rows.positions[rows.items]], out=rows.out)
+            x = rows.x[rows.positions[rows.items]]
+            rows.out.copy_(noise.add_(x) if rows.grid is None else _add_on_grid(noise, x, rows.grid))
+
+
+def _add_on_grid(noise: Tensor, x: Tensor, grid: int) -> Tensor:
+    """(k + round(grid * noise)) / grid, in place; all but the division is done in whole numbers, which are exact.
+
+    So the result depends on the sum alone. Noise is rounded by itself: a sum rounded afterwards would depend on k.
+    """
+    return noise.mul_(grid).round_().add_((x * grid).round_()).div_(grid)
 
 
 class Rows(NamedTuple):
@@ -74,6 +86,7 @@ class Rows(NamedTuple):
     positions: Tensor  # (items,) of each item's input in x
     items: Tensor  # (rows,)
     samples: Tensor  # (rows,)
+    grid: int | None  # of all the noises
 
 
 _samplers: dict[str, Sampler] = {}

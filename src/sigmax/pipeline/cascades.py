@@ -61,7 +61,7 @@ class Cascades:
             if threshold:  # else it never defers
                 network = models.selective(network, confidence=threshold)
             sigma = self.config.experts.sigmas[place]
-            levels.append(Smoothed(network, sigma=sigma, classes=last.classes, **how))
+            levels.append(Smoothed(network, sigma=sigma, grid=last.grid, classes=last.classes, **how))
         return Cascade(levels, last, thresholds=self.config.cascade.thresholds)
 
     def _calibrate(self, watch: Advance) -> None:

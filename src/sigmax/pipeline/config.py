@@ -5,6 +5,7 @@ builds both. A file with neither builds a Cascade whose confidence thresholds ar
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -25,6 +26,7 @@ from sigmax.pipeline.tables import (
     RouterConfig,
     Table,
 )
+from sigmax.radius.noise import Gaussian
 from sigmax.rules.cascade.rule import CascadeRule
 from sigmax.rules.procedure import Rule
 from sigmax.rules.routed.rule import DualRule
@@ -133,8 +135,9 @@ class PipelineConfig(Options):
     def cascade_rule(self, classes: int = 2) -> CascadeRule:
         """The rule of the cascade of the experts."""
         assert self.cascade is not None
-        last, *levels = (SmoothedRule.gaussian(sigma, classes) for sigma in self.experts.sigmas)
-        selective = [SmoothedRule.gaussian(level.sigma, classes, defers=True) for level in reversed(levels)]
+        noises = [Gaussian(sigma, self.experts.grid) for sigma in self.experts.sigmas]
+        last, *levels = (SmoothedRule(noise, classes) for noise in noises)
+        selective = [replace(level, defers=True) for level in reversed(levels)]
         return CascadeRule(tuple(selective), last, self.cascade.thresholds)
 
     def check_samples(self, experts: Sequence[Rule]) -> None:

@@ -44,7 +44,7 @@ class Experts:
         """The keys that decide what one of them is; others may join or leave it, unless they are one network."""
         if self.config.experts.systems or self.config.experts.one_network:
             return self.depends
-        shared = ("model", "options", "normalise", "one_network", "bound", "training")
+        shared = ("model", "options", "normalise", "one_network", "bound", "grid", "training")
         return (*self._training_images, "store", f"expert.{name}", *(f"experts.{key}" for key in shared))
 
     @property
@@ -131,7 +131,7 @@ class Experts:
         )
         model, description = models.load(network)
         for folder, sigma in systems.items():
-            expert = Smoothed(model, sigma=sigma, classes=description.classes, bound=experts.bound)
+            expert = Smoothed(model, sigma=sigma, grid=experts.grid, classes=description.classes, bound=experts.bound)
             saved(expert, folder, self.config.store)
 
 

@@ -36,6 +36,8 @@ def whole_request(config: PipelineConfig, images: Mapping[str, str], systems: Se
         said[table] = {name: value for name, value in said[table].items() if name not in names}
     for name in ("experts", "router", "finetune"):
         said.get(name, {}).get("training", {}).pop("device", None)
+    if config.experts.grid is None:
+        del said["experts"]["grid"]  # as in folders from before there were grids
     said["data"] = {"held_out": config.data.held_out, **images}
     said["experts"]["systems"] = list(systems)
     methods = (config.experts.method_of(place) for place in range(len(config.experts.sigmas)))

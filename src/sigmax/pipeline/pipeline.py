@@ -32,6 +32,7 @@ from sigmax.pipeline.manifest import Manifest, Request, alone_in, whole_request
 from sigmax.pipeline.phase import Advance, OnWarning, Phase, Progress
 from sigmax.pipeline.redo import Redo, redone
 from sigmax.pipeline.routers import Routers
+from sigmax.progress import silent
 from sigmax.records.inputs import same
 from sigmax.records.run import Run, read
 from sigmax.rules.routed.rule import Combination
@@ -118,7 +119,7 @@ class Pipeline:
         for phase in self.phases():
             request = phase.request(self._whole)
             if phase.state == "done":
-                phase.work(_unseen)
+                phase.work(silent)
                 manifest.remember(phase, request)
                 continue
             with manifest.begun(phase, request), progress(phase.name) as watch:
@@ -299,7 +300,3 @@ class Pipeline:
 
         depends = (*depends, "data.test_images", "certify")
         return Phase(f"certify {name}", (out,), work, lambda: certified(out, self._inputs), depends)
-
-
-def _unseen(done: int, total: int) -> None:
-    """An `Advance` without a bar."""

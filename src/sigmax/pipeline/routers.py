@@ -15,6 +15,7 @@ from sigmax.pipeline.files import labelled
 from sigmax.pipeline.phase import Advance, OnWarning, Phase
 from sigmax.pipeline.tables import RouterConfig
 from sigmax.rules.routed.rule import Combination
+from sigmax.schemes.composite import common_grid
 from sigmax.schemes.dual import Dual
 from sigmax.schemes.scheme import Scheme
 from sigmax.schemes.smoothed import Smoothed
@@ -62,7 +63,8 @@ class Routers:
         model, _ = models.load(self._file(count))
         if self.config.store == "bf16":
             models.round_weights(model)
-        return Dual(Smoothed(model, sigma=self.how.sigma, classes=len(experts), **how), experts, rule=rule)
+        grid = common_grid({str(place): expert for place, expert in enumerate(experts)})
+        return Dual(Smoothed(model, sigma=self.how.sigma, grid=grid, classes=len(experts), **how), experts, rule=rule)
 
     def labels_of(self, count: int, tuned: int) -> Labels:
         """The labels that a router is trained on, as those of the final experts."""

@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 from sigmax import models
 from sigmax.config.validation import Count, Options, Positive, Share, Uint64, Weight, about, inside
 from sigmax.errors import RequestError
-from sigmax.pipeline.voting import DATA, SYSTEM, VotingConfig
+from sigmax.pipeline.voting import DATA, SYSTEM, Grid, VotingConfig
 from sigmax.rules.routed.rule import Combination
 from sigmax.rules.smoothed import Bound, SmoothedRule
 from sigmax.train.finetune import FINE_TUNING, check_tuning
@@ -60,6 +60,7 @@ class ExpertsConfig(NetworkConfig):
         default_factory=dict
     )
     bound: Annotated[Bound, about("how rivals are bounded: see `Smoothed`")] = "one-sided"
+    grid: Annotated[Grid | None, about("255 for 8-bit images: noise in whole steps of 1/255, the router's too")] = None
     systems: Annotated[
         tuple[str, ...], SYSTEM, about("system folders, from least noise to most; instead of all others")
     ] = ()
@@ -104,7 +105,7 @@ class ExpertsConfig(NetworkConfig):
     @property
     def rules(self) -> list[SmoothedRule]:
         """How experts that are trained here certify; of two classes, which is the least there is."""
-        return [SmoothedRule.gaussian(sigma, 2, bound=self.bound) for sigma in self.sigmas]
+        return [SmoothedRule.gaussian(sigma, 2, grid=self.grid, bound=self.bound) for sigma in self.sigmas]
 
     def method_of(self, place: int) -> tuple[str, float, Table]:
         """Name, noise and hyper-parameters of the training method of an expert."""

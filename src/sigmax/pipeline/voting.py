@@ -3,15 +3,17 @@
 from typing import Annotated, Any, Literal
 
 import torch
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from sigmax.config.toml import Place
 from sigmax.config.validation import Count, Options, Positive, Probability, Uint64, Weight, about
 from sigmax.errors import RequestError
+from sigmax.radius.noise import FINEST_GRID
 from sigmax.rules.procedure import Rule
 from sigmax.rules.sampling import Sampling, asked
 
 DATA, SYSTEM = Place(prefixes=True), Place(names=("zoo:", "hub:"))  # how places are written
+Grid = Annotated[int, Field(ge=1, le=FINEST_GRID)]  # steps from 0 to 1
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 

@@ -1,14 +1,14 @@
 """From confidence bounds to certified radii, one theorem a file, without torch."""
 
 from sigmax.radius.cascade import LevelBounds, answer_radius, cascade, exclusion_radius
+from sigmax.radius.elastic.ratio_limits import ratio_limits, sharp_ratio_limits
+from sigmax.radius.elastic.renyi import renyi
+from sigmax.radius.elastic.semi_elastic import semi_elastic, xi
 from sigmax.radius.gaussian import gaussian, largest
 from sigmax.radius.lipschitz import lipschitz
 from sigmax.radius.memory import Memory, settle
 from sigmax.radius.noise import Gaussian, Noise
-from sigmax.radius.ratio_limits import ratio_limits, sharp_ratio_limits
-from sigmax.radius.renyi import renyi
 from sigmax.radius.routed import routed
-from sigmax.radius.semi_elastic import semi_elastic, xi
 from sigmax.radius.smoothed import smoothed
 
 __all__ = [

@@ -16,9 +16,11 @@ import numpy as np
 from scipy.special import ndtri
 
 from sigmax.errors import RequestError
+from sigmax.numbers import is_whole
 from sigmax.radius.normal import EPS, ROUNDING
 
 LEAST_SIGMA = 1e-30  # 32-bit floats end beyond it and its inverse
+FINEST_GRID = 2**16 - 1  # of 16-bit images
 
 
 class Noise(Protocol):
@@ -47,12 +49,16 @@ class Gaussian:
     """Gaussian noise of standard deviation sigma: z_c = sigma * Phi^-1(p_c) is 1-Lipschitz in l2.
 
     Samples are scaled by sigma as a 32-bit float, which may be a little less; scores use the smaller of the two.
-    Source: Salman et al. (2019), App. A.
+    `grid`: inputs are multiples of 1 / grid (255 for 8-bit images), and so is the noise, rounded to them: the base
+    classifier is f after rounding, and no rounding depends on the input. None: noise is added in 32-bit floats, whose
+    rounding depends on the input, so a base classifier that reads it could be certified falsely.
+    Source: Salman et al. (2019), App. A; the grid: Voracek & Hein (2023).
     """
 
     name: ClassVar[str] = "gaussian"
     norm: ClassVar[str] = "l2"
     sigma: float
+    grid: int | None = None
 
     def __post_init__(self) -> None:
         sigma = self.sigma
@@ -61,6 +67,14 @@ class Gaussian:
         if not LEAST_SIGMA < sigma < 1 / LEAST_SIGMA:  # so written, NaN is refused too
             raise RequestError(f"sigma must be a positive number (noise in pixel units, [0, 1]); got {sigma!r}")
         object.__setattr__(self, "sigma", float(sigma))  # numpy's numbers would not survive a file
+        if self.grid is None:
+            return
+        if not is_whole(self.grid) or not 1 <= self.grid <= FINEST_GRID:
+            raise RequestError(
+                f"grid must be a whole number of steps from 0 to 1, at most {FINEST_GRID}; got {self.grid!r}. 8-bit "
+                "images have 255; leave it out to add noise in floats"
+            )
+        object.__setattr__(self, "grid", int(self.grid))
 
     def margin(self, high: float, low: float) -> float:
         """Sigma * (Phi^-1(high) - Phi^-1(low)), rounded down, or 0."""
@@ -88,7 +102,23 @@ def noise_from(description: Mapping[str, object]) -> Noise:
     name = description.get("noise")
     if not isinstance(name, str) or name not in _noises:
         raise RequestError(f"unknown noise {name!r:.80}; this installation of sigmax knows: {', '.join(_noises)}")
-    return _noises[name](description.get("sigma"))
+    if "grid" not in description:
+        return _noises[name](description.get("sigma"))
+    if name != Gaussian.name:
+        raise RequestError(f"the noise {name!r:.80} has no grid; the file is damaged")
+    return Gaussian(description.get("sigma"), description["grid"])  # type: ignore[arg-type]  # it checks them
+
+
+def described(noise: Noise) -> dict[str, Any]:
+    """The noise as plain data, from which `noise_from` makes it again."""
+    grid = grid_of(noise)
+    return {"noise": noise.name, "sigma": noise.sigma, **({} if grid is None else {"grid": grid})}
+
+
+def grid_of(noise: Noise) -> int | None:
+    """The grid that a noise declares; one that declares none is added in floats."""
+    grid: int | None = getattr(noise, "grid", None)
+    return grid
 
 
 register(Gaussian.name, Gaussian)

@@ -7,6 +7,7 @@ from typing import Any
 from sigmax.errors import RequestError
 from sigmax.records.inputs import are_inputs
 from sigmax.records.lines import Record, decode, encode
+from sigmax.records.places import Places
 from sigmax.records.plan import Plan
 
 EXTENDED = "extended"  # the kind of a line that says which inputs, of the same plan, the run has from there on
@@ -27,26 +28,26 @@ class Assembly:
     def __init__(self, *, keep: bool = True) -> None:
         self.plan: Plan | None = None
         self.records: dict[int, Record] = {}
-        self.seen: set[int] = set()  # the inputs recorded so far
+        self.seen = Places()  # the inputs recorded so far, and where
         self.finished = False
         self._keep = keep
         self._planned: Container[int] = ()
 
-    def take(self, line: bytes) -> Record | None:
-        """Add the next line; returns its record, if it holds one."""
+    def take(self, line: bytes, offset: int = 0) -> Record | None:
+        """Add the next line, which stands there in its file; returns its record, if it holds one."""
         try:
             data = decode(line)
             if self.plan is None:
                 self._follow(Plan.from_json(data))
                 return None
-            return self._take(data, self.plan)
+            return self._take(data, self.plan, offset)
         except RequestError:
             raise
         # A forged line can be whole and still hold anything: whatever breaks on it, it is the line that is wrong.
         except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
             raise RequestError(f"the line holds a value of the wrong kind: {error!r}") from error
 
-    def _take(self, data: dict[str, Any], plan: Plan) -> Record | None:
+    def _take(self, data: dict[str, Any], plan: Plan, offset: int) -> Record | None:
         kind = data.get("kind")
         if kind == EXTENDED:
             self._extend(data, plan)
@@ -66,7 +67,7 @@ class Assembly:
                 f"input {record.index} has {'no' if plan.labelled else 'a'} label; the plan says that its data has "
                 f"{'labels' if plan.labelled else 'none'}"
             )
-        self.seen.add(record.index)
+        self.seen.add(record.index, offset)
         if self._keep:
             self.records[record.index] = record
         return record

@@ -3,8 +3,8 @@
 import os
 import stat
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -14,6 +14,7 @@ from sigmax.files import lock, unlock, written_whole
 from sigmax.records.assembly import Assembly, extended
 from sigmax.records.inputs import covers, follow, same
 from sigmax.records.lines import Record, encode
+from sigmax.records.places import Places, RecordsInFile
 from sigmax.records.plan import FORMAT, Plan
 
 BIRTH = f'{{"kind":"plan","format":{FORMAT},"rule":'.encode()  # how every run file begins
@@ -24,7 +25,8 @@ SYNC_SECONDS = 1.0  # how much a power cut may cost; a killed process costs noth
 class Journal:
     """A run file open for writing, locked against a second writer.
 
-    An existing file of the same plan is continued (`records` holds what it has); a torn last line is cut off;
+    An existing file of the same plan is continued; `records` has what it holds, read from it when asked for, so that
+    memory does not grow with the run. A torn last line is cut off;
     a file of another plan, or one damaged elsewhere, is refused and left as it is. A file of the same plan with fewer
     inputs is extended: the first record that is written says so. One with more inputs that has all those asked for is
     left as it is, and `plan` has its inputs then. `seen` is called with every record that was written.
@@ -33,11 +35,11 @@ class Journal:
     def __init__(self, path: Path, plan: Plan, *, seen: Callable[[Record], None] | None = None) -> None:
         self.path = path
         self.plan = plan
-        self.records: dict[int, Record] = {}
         self.finished = False
         self._asked, self._extends = plan, False
         self._seen = seen
         self._synced = time.monotonic()
+        self._places, self._seconds = Places(), 0.0
         self._fd = _open(path)
         try:
             self._lock = lock(
@@ -53,6 +55,11 @@ class Journal:
             raise
 
     @property
+    def records(self) -> Mapping[int, Record]:
+        """What is recorded, by input."""
+        return RecordsInFile(self._fd, self._places)
+
+    @property
     def answered(self) -> bool:
         """Whether nothing is left to do for the inputs asked for."""
         return self.finished or not same(self.plan.inputs, self._asked.inputs)
@@ -62,16 +69,15 @@ class Journal:
         if self._extends:  # as late as this, so that a command that fails leaves a finished run finished
             self._append(extended(self.plan))
             self._extends = False
-        self._append(encode(record.to_json()))
-        self.records[record.index] = record
+        self._places.add(record.index, self._append(encode(record.to_json())))
+        self._seconds += record.seconds
         if self._seen is not None:
             self._seen(record)
 
     def finish(self) -> None:
         """Mark the run as complete."""
-        seconds = sum(record.seconds for record in self.records.values())
         self._refuse_moved()
-        self._append(encode({"kind": "end", "inputs": len(self.records), "seconds": round(seconds, 6)}))
+        self._append(encode({"kind": "end", "inputs": len(self._places), "seconds": round(self._seconds, 6)}))
         self.finished = True
 
     def close(self) -> None:
@@ -92,19 +98,19 @@ class Journal:
         self.close()
 
     def _load(self) -> None:
-        content = _read_all(self._fd)
-        run = _assembled(self.path, self.plan, content)
-        if run is None:
+        with os.fdopen(os.dup(self._fd), "rb") as file:
+            found = _assembled(self.path, self.plan, file)
+        if found is None:
             os.ftruncate(self._fd, 0)
             self._append(encode(self.plan.to_json()))
             return
-        assert run.plan is not None
-        self.plan = _reconciled(self.path, self.plan, run, run.plan)
-        self._extends = not covers(run.plan.inputs, self.plan.inputs)
-        self.records, self.finished = run.records, run.finished and not self._extends
-        whole = content.rfind(b"\n") + 1
-        if whole < len(content):
-            os.ftruncate(self._fd, whole)
+        run, there = found.run, found.plan
+        self.plan = _reconciled(self.path, self.plan, run, there)
+        self._extends = not covers(there.inputs, self.plan.inputs)
+        self._places, self._seconds = run.seen, found.seconds
+        self.finished = run.finished and not self._extends
+        if found.size < os.fstat(self._fd).st_size:
+            os.ftruncate(self._fd, found.size)
 
     def _refuse_moved(self) -> None:
         """Records must not go where nobody will look for them."""
@@ -114,11 +120,12 @@ class Journal:
             here = False
         if not here:
             raise RunError(
-                f"{self.path} was moved or deleted while it was written. Its {len(self.records)} records are in "
+                f"{self.path} was moved or deleted while it was written. Its {len(self._places)} records are in "
                 "the moved file, if there is one; put it back and run the same command again to go on"
             )
 
-    def _append(self, line: bytes) -> None:
+    def _append(self, line: bytes) -> int:
+        """Write a line at the end; returns where it begins."""
         size = os.lseek(self._fd, 0, os.SEEK_END)
         try:
             rest = memoryview(line)
@@ -131,9 +138,20 @@ class Journal:
         except OSError as error:
             os.ftruncate(self._fd, size)
             raise RunError(
-                f"cannot write to {self.path} ({error.strerror}). The {len(self.records)} inputs already recorded "
+                f"cannot write to {self.path} ({error.strerror}). The {len(self._places)} inputs already recorded "
                 "are safe; make room and run the same command again to go on"
             ) from error
+        return size
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The whole lines of a run file: what they hold, the seconds of the records, and the bytes."""
+
+    run: Assembly
+    plan: Plan
+    seconds: float
+    size: int
 
 
 def check_goes_on(path: Path, plan: Plan) -> None:
@@ -150,26 +168,28 @@ def check_goes_on(path: Path, plan: Plan) -> None:
     if not path.is_file():
         raise RequestError(f"{path} is not a regular file; choose another output file")
     try:
-        content = path.read_bytes()
+        with path.open("rb") as file:
+            found = _assembled(path, plan, file)
     except OSError as error:
         raise RequestError(f"cannot read {path} ({error.strerror}); choose another output file") from error
-    run = _assembled(path, plan, content)
-    if run is not None and run.plan is not None:
-        _reconciled(path, plan, run, run.plan)
+    if found is not None:
+        _reconciled(path, plan, found.run, found.plan)
 
 
-def _assembled(path: Path, plan: Plan, content: bytes) -> Assembly | None:
+def _assembled(path: Path, plan: Plan, lines: Iterable[bytes]) -> _Found | None:
     """What the whole lines of a run file hold, seen to be of this plan; None where there is no line yet."""
-    lines = content[: content.rfind(b"\n") + 1].splitlines(keepends=True)
-    if not lines:
-        _refuse_foreign(path, content)
-        return None
-    run = Assembly()
+    run, seconds, size = Assembly(keep=False), 0.0, 0
     for number, line in enumerate(lines, start=1):
-        _take(path, run, number, line)
+        if not line.endswith(b"\n"):  # torn
+            if number == 1:
+                _refuse_foreign(path, line)
+            break
+        record = _take(path, run, number, line, size)
         if number == 1 and run.plan is not None:
             _refuse_other(path, plan, run.plan, inputs=False)
-    return run
+        seconds += 0.0 if record is None else record.seconds
+        size += len(line)
+    return None if run.plan is None else _Found(run, run.plan, seconds, size)
 
 
 def _reconciled(path: Path, asked: Plan, run: Assembly, there: Plan) -> Plan:
@@ -199,9 +219,9 @@ def _reconciled(path: Path, asked: Plan, run: Assembly, there: Plan) -> Plan:
     return replace(asked, inputs=there.inputs)
 
 
-def _take(path: Path, run: Assembly, number: int, line: bytes) -> None:
+def _take(path: Path, run: Assembly, number: int, line: bytes, offset: int) -> Record | None:
     try:
-        run.take(line.rstrip(b"\n"))
+        return run.take(line.rstrip(b"\n"), offset)
     except RequestError as error:
         raise RequestError(
             f"{path}, line {number}: {error}. Nothing was changed; `sigmax verify` lists all damage. "
@@ -242,14 +262,6 @@ def refuse_ending(path: Path) -> None:
     """Raise where a run would be written compressed."""
     if path.suffix == ".gz":
         raise RequestError(f"a run is written plain so that it can be resumed; drop .gz from {path}, gzip it later")
-
-
-def _read_all(fd: int) -> bytes:
-    os.lseek(fd, 0, os.SEEK_SET)
-    parts = []
-    while part := os.read(fd, 1 << 20):
-        parts.append(part)
-    return b"".join(parts)
 
 
 def _refuse_foreign(path: Path, content: bytes) -> None:

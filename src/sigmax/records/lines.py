@@ -173,6 +173,8 @@ def decode(line: bytes) -> dict[str, Any]:
         raise RequestError("the line was altered: its checksum does not match its content")
     try:
         data = json.loads(body, object_pairs_hook=_table, parse_constant=_no_number)
+        if "\\u" in body:  # half a character can be written so, and could not be printed
+            json.dumps(data, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise RequestError(f"the line is not JSON: {error}") from error
     if not isinstance(data, dict):

@@ -113,7 +113,7 @@ class Plan:
             "arithmetic": type(self.arithmetic) in text,
             "system": type(self.system) in text,
             "behaviour": self.behaviour is None or _is_behaviour(self.behaviour),
-            "data": isinstance(self.data, Mapping) and type(self.data.get("labelled", True)) is bool,
+            "data": _is_data(self.data),
             "inputs": selected.are_inputs(self.inputs),
             "sampling": isinstance(self.sampling, Mapping),
             "made_with": isinstance(self.made_with, Mapping),
@@ -147,6 +147,13 @@ class Plan:
                 "grows only by inputs that come after its last one"
             )
         return replace(self, inputs=inputs)
+
+
+def _is_data(value: object) -> bool:
+    if not isinstance(value, Mapping) or type(value.get("labelled", True)) is not bool:
+        return False
+    classes = value.get("classes")
+    return classes is None or (isinstance(classes, list | tuple) and all(isinstance(name, str) for name in classes))
 
 
 def _is_behaviour(value: object) -> bool:

@@ -1,19 +1,21 @@
 """Reading run files back."""
 
-import gzip
 import math
-import zlib
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sigmax.errors import RequestError
+from sigmax.files import unzipped_lines
+from sigmax.numbers import is_number
 from sigmax.records.assembly import Assembly
 from sigmax.records.inputs import Inputs, indices
 from sigmax.records.lines import Record
 from sigmax.records.plan import Plan
 from sigmax.rules.certificate import Certificate
+from sigmax.rules.registry import rebuild
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -102,7 +104,27 @@ def read(path: str | Path) -> Run:
             raise RequestError(f"{path}, line {number}: {error}. `sigmax verify` lists all damage") from error
     if run.plan is None:
         raise RequestError(f"{path} holds no whole line; expected a run file written by `sigmax certify`")
+    _refuse_unknown_rule(path, run.plan)
     return Run(path, run.plan, tuple(run.records.values()), run.finished)
+
+
+def _refuse_unknown_rule(path: Path, plan: Plan) -> None:
+    """Raise unless the plan's rule is one: reports and tables take its values as they are."""
+    try:
+        if not plan.imported:
+            rebuild(plan.rule)
+        elif not is_number(plan.rule.get("sigma")):
+            raise RequestError(f"the plan of an imported log must name its sigma; got {plan.rule.get('sigma')!r:.80}")
+    except RequestError as error:
+        raise RequestError(f"{path}, line 1: {error}. `sigmax verify` lists all damage") from error
+
+
+def planned_inputs(path: Path) -> int:
+    """How many inputs the run in a file is to have; keeps none of its records."""
+    run = Assembly(keep=False)
+    for _, line in numbered_lines(path):
+        run.take(line)
+    return len(run.plan.indices) if run.plan else 0
 
 
 def record_lines(path: Path) -> dict[int, int]:
@@ -117,19 +139,22 @@ def record_lines(path: Path) -> dict[int, int]:
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """The whole lines of a run file with their numbers; what follows the last newline is torn and left out."""
-    yield from enumerate(_content(path).split(b"\n")[:-1], start=1)
+    for number, line in enumerate(_lines(path), start=1):
+        if line.endswith(b"\n"):
+            yield number, line[:-1]
 
 
 def torn(path: Path) -> bool:
     """Whether something follows the last newline: a line that was being written when the run was cut."""
-    return not _content(path).endswith(b"\n")
+    return not b"".join(deque(_lines(path), maxlen=1)).endswith(b"\n")
 
 
-def _content(path: Path) -> bytes:
+def _lines(path: Path) -> Iterator[bytes]:
+    """The lines as they stand in the file, one at a time; a gzipped file is unpacked on the way."""
     try:
-        content = path.read_bytes()
-        if content.startswith(GZIP_MAGIC):
-            content = gzip.decompress(content)
-    except (OSError, EOFError, zlib.error) as error:
+        with path.open("rb") as file:
+            zipped = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
+            file.seek(0)
+            yield from unzipped_lines(path, file) if zipped else file
+    except OSError as error:
         raise RequestError(f"cannot read the run file {path}: {error}") from error
-    return content

@@ -31,6 +31,7 @@ from sigmax.report.metrics.shares import (
     outcome_shares,
     reasons,
 )
+from sigmax.report.plots.attack import draw_attack_ratios
 from sigmax.report.plots.curves import draw, draw_ecdf, draw_ecdf_by_class, draw_samples
 from sigmax.report.plots.routing import draw_routing
 from sigmax.report.plots.sigma import draw_best_sigma, draw_envelope, draw_radius_by_sigma
@@ -60,6 +61,7 @@ __all__ = [
     "diagnose",
     "dominance",
     "draw",
+    "draw_attack_ratios",
     "draw_best_sigma",
     "draw_ecdf",
     "draw_ecdf_by_class",

@@ -50,14 +50,11 @@ def cautions(runs: Mapping[str, Run]) -> list[str]:
 def on_run(run: Run) -> list[str]:
     """Sentences on one run: what it assumes, lacks or was not asked; of an imported one, what was found in the log."""
     if run.plan.imported:
-        return list(_on_import(run.plan.rule, run.plan.made_with))
+        rule, found = run.plan.rule, run.plan.made_with.get("notes", ())
+        return [f"imported from {rule['file']}, which holds no counts: its radii are claims, {rule['radii']}", *found]
     assumed = [f"its certificates assume: {text}" for text in assumed_by(run.plan.rule)]
-    return [*assumed, *on_sampling(run), *_on_extent(run), *_on_labels(run)]
-
-
-def _on_labels(run: Run) -> Iterator[str]:
-    if not run.labelled:
-        yield "its data has no labels: shares are of inputs certified for any class, right or wrong"
+    unlabelled = "its data has no labels: shares are of inputs certified for any class, right or wrong"
+    return [*assumed, *on_sampling(run), *_on_extent(run), *([] if run.labelled else [unlabelled])]
 
 
 def _on_extent(run: Run) -> Iterator[str]:
@@ -95,11 +92,6 @@ def on_analysis(found: RoutingAnalysis) -> list[str]:
         "each of them, the envelope's from the whole alpha of the experts' runs, so it can lie above the oracle "
         "where n is small"
     ]
-
-
-def _on_import(rule: Mapping[str, Any], made_with: Mapping[str, Any]) -> Iterator[str]:
-    yield f"imported from {rule['file']}, which holds no counts: its radii are claims, {rule['radii']}"
-    yield from made_with.get("notes", ())
 
 
 def _on_data(data: Sequence[Mapping[str, Any]]) -> Iterator[str]:

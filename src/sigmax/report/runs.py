@@ -68,13 +68,9 @@ def named(sources: Source | Iterable[Source]) -> dict[str, Run]:
     return dict(zip(_names(runs), runs, strict=True))
 
 
-def _marked(run: Run) -> str:
-    return _stem(run.path) if run.finished else f"{_stem(run.path)} (unfinished)"
-
-
 def _names(runs: list[Run]) -> list[str]:
-    names, paths = [_marked(run) for run in runs], [run.path for run in runs]
-    shared = _repeated(names)
+    names = [_stem(run.path) + ("" if run.finished else " (unfinished)") for run in runs]
+    shared, paths = _repeated(names), [run.path for run in runs]
     names = [
         f"{p.resolve().parent.name}/{name}" if name in shared else name for p, name in zip(paths, names, strict=True)
     ]

@@ -11,9 +11,9 @@ from sigmax import radius
 from sigmax.bounds import table
 from sigmax.errors import RequestError
 from sigmax.numbers import is_number
-from sigmax.radius.noise import Gaussian
-from sigmax.radius.ratio_limits import sharp_ratio_limits
-from sigmax.radius.semi_elastic import check_dim
+from sigmax.radius.elastic.ratio_limits import sharp_ratio_limits
+from sigmax.radius.elastic.semi_elastic import check_dim
+from sigmax.radius.noise import Gaussian, grid_of
 from sigmax.rules.certificate import Certificate, Prediction, Role, Stage
 from sigmax.rules.procedure import Procedure, SigmaRequest, own_noise
 from sigmax.rules.registry import Entry, register
@@ -52,6 +52,7 @@ class SemiElasticRule:
     field: Mapping[str, Any]
     dim: int
     classes: int
+    grid: int | None = None  # of its noise: see `Gaussian`
 
     def __post_init__(self) -> None:
         if not isinstance(self.field, Mapping):
@@ -68,7 +69,9 @@ class SemiElasticRule:
         check_dim(self.dim)
         object.__setattr__(self, "field", dict(self.field))
         object.__setattr__(self, "dim", int(self.dim))
-        object.__setattr__(self, "classes", self.at(1.0).classes)
+        checked = self.at(1.0)
+        object.__setattr__(self, "classes", checked.classes)
+        object.__setattr__(self, "grid", grid_of(checked.noise))
 
     @property
     def proved(self) -> bool:
@@ -94,7 +97,7 @@ class SemiElasticRule:
     def at(self, sigma: float) -> Elastic:
         """The rule at an input with this noise."""
         rate, jitter = float(self.field["rate"]), float(self.field["jitter"]) + ROUNDING
-        return Elastic(Gaussian(sigma), self.classes, rate=rate, jitter=jitter, dim=self.dim)
+        return Elastic(Gaussian(sigma, self.grid), self.classes, rate=rate, jitter=jitter, dim=self.dim)
 
     def certifying(self, *, n0: int, n: int, alpha: float, sampling: Sampling = FIXED) -> Procedure[Certificate]:
         """The noise of the input first, then as with constant noise."""
@@ -132,7 +135,8 @@ class SemiElasticRule:
 
     def describe(self) -> Mapping[str, Any]:
         """The rule as plain data."""
-        return {"scheme": "semi-elastic", "classes": self.classes, "dim": self.dim, "field": dict(self.field)}
+        plain = {"scheme": "semi-elastic", "classes": self.classes, "dim": self.dim, "field": dict(self.field)}
+        return plain if self.grid is None else {**plain, "grid": self.grid}
 
 
 def _assumes(plain: Mapping[str, Any]) -> tuple[str, ...]:
@@ -146,7 +150,10 @@ register(
         "semi-elastic",
         summary="noise from a field sigma(x) that changes at a known rate (Sukenik et al. 2022)",
         fields=("classes", "dim", "field"),
-        from_dict=lambda plain, part: SemiElasticRule(plain["field"], plain["dim"], plain["classes"]),
+        optional=("grid",),
+        from_dict=lambda plain, part: SemiElasticRule(
+            plain["field"], plain["dim"], plain["classes"], plain.get("grid")
+        ),
         assumes=_assumes,
         not_checked="that each sigma is the field's at its input, for which the field's points are needed",
     )

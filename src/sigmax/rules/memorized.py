@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 from sigmax.errors import RequestError
 from sigmax.numbers import is_number, is_whole
 from sigmax.radius.memory import Deciding, Settled, settle
+from sigmax.radius.noise import grid_of
 from sigmax.rules.certificate import Certificate, Outcome, Prediction, Role, Stage, leading
 from sigmax.rules.procedure import Procedure, SigmaRequest, own_noise
 from sigmax.rules.registry import Entry, register
@@ -41,6 +42,7 @@ class MemorizedRule:
     steps: int = 50
     noises: int = 8
     step: float = 0.02
+    grid: int | None = None  # of its noise: see `Gaussian`
 
     def __post_init__(self) -> None:
         for name in ("sigma0", "least", "most"):
@@ -60,7 +62,9 @@ class MemorizedRule:
         if not (is_number(self.step) and 0 < self.step < 1e6):
             raise RequestError(f"step must be a positive number; got {self.step!r}")
         object.__setattr__(self, "step", float(self.step))
-        object.__setattr__(self, "classes", SmoothedRule.gaussian(1.0, self.classes).classes)
+        checked = SmoothedRule.gaussian(1.0, self.classes, grid=self.grid)
+        object.__setattr__(self, "classes", checked.classes)
+        object.__setattr__(self, "grid", grid_of(checked.noise))
 
     @property
     def norm(self) -> str:
@@ -81,7 +85,7 @@ class MemorizedRule:
         """The smoothed classifier that an input with this noise is certified by."""
         if not self.least <= sigma <= self.most:
             raise RequestError(f"the noise {sigma:g} of the input is outside of {self.least:g} to {self.most:g}")
-        return SmoothedRule.gaussian(sigma, self.classes)
+        return SmoothedRule.gaussian(sigma, self.classes, grid=self.grid)
 
     def certifying(self, *, n0: int, n: int, alpha: float, sampling: Sampling = FIXED) -> Procedure[Certificate]:
         """The votes at the input's own noise; nothing is claimed before the memory was asked."""
@@ -164,6 +168,7 @@ class MemorizedRule:
             "steps": self.steps,
             "noises": self.noises,
             "step": self.step,
+            **({} if self.grid is None else {"grid": self.grid}),
         }
 
 
@@ -174,7 +179,8 @@ register(
         "memorized",
         summary="noise chosen for each input, made sound by a memory of earlier answers (Alfarra et al. 2022)",
         fields=_FIELDS,
-        from_dict=lambda plain, part: MemorizedRule(**{name: plain[name] for name in _FIELDS}),
+        optional=("grid",),
+        from_dict=lambda plain, part: MemorizedRule(**{name: plain[name] for name in _FIELDS}, grid=plain.get("grid")),
         assumes=lambda plain: ("later inputs are answered with the same memory, in the order of the run",),
         composable=False,
         not_checked="that each sigma is what the search found, on which no radius rests",

@@ -48,7 +48,8 @@ class LevelsTried(NamedTuple):
 class Entry:
     """A scheme: what it is called, what it does in one line, and how its rule is built from plain data.
 
-    `fields`: the keys of its description besides "scheme". `parts`: the schemes it is made of, given the description.
+    `fields`: the keys of its description besides "scheme"; `optional`: others that it may have.
+    `parts`: the schemes it is made of, given the description.
     `assumes`: what its certificates assume beyond the samples, given the description; empty where nothing.
     `composable`: whether its certificates hold as part of another scheme.
     `votes`: whether its records hold votes, so that p_A exists.
@@ -64,6 +65,7 @@ class Entry:
     from_dict: FromDict
     parts: Callable[[Mapping[str, Any]], Iterable[Part]] = lambda description: ()
     assumes: Callable[[Mapping[str, Any]], tuple[str, ...]] = lambda description: ()
+    optional: tuple[str, ...] = ()
     composable: bool = True
     votes: bool = True
     not_checked: str = ""
@@ -157,7 +159,7 @@ def _check_keys(kind: Entry, description: Mapping[str, Any]) -> None:
     missing = [name for name in kind.fields if name not in description]
     if missing:
         raise RequestError(f"the description of the scheme lacks {', '.join(missing)}; the file is damaged")
-    surplus = sorted(map(str, set(description) - {"scheme", *kind.fields}))
+    surplus = sorted(map(str, set(description) - {"scheme", *kind.fields, *kind.optional}))
     if surplus:
         raise RequestError(f"a scheme {kind.name!r} has no {', '.join(surplus)[:80]}; the file is damaged, or newer")
 

@@ -11,7 +11,7 @@ from sigmax import bounds, radius
 from sigmax.bounds import table
 from sigmax.errors import RequestError
 from sigmax.numbers import is_whole
-from sigmax.radius.noise import Gaussian, Noise, noise_from
+from sigmax.radius.noise import Gaussian, Noise, described, noise_from
 from sigmax.rules.certificate import Certificate, Outcome, Prediction, Role, Stage, leading
 from sigmax.rules.checks import check_samples
 from sigmax.rules.procedure import Answer, Counts, Procedure, Question, VoteRequest, votes
@@ -50,9 +50,9 @@ class SmoothedRule:
         object.__setattr__(self, "classes", int(self.classes))  # numpy's numbers would not survive a file
 
     @classmethod
-    def gaussian(cls, sigma: float, classes: int, **options: Any) -> Self:
+    def gaussian(cls, sigma: float, classes: int, *, grid: int | None = None, **options: Any) -> Self:
         """The rule for Gaussian noise of standard deviation sigma."""
-        return cls(Gaussian(sigma), classes, **options)
+        return cls(Gaussian(sigma, grid), classes, **options)
 
     @property
     def sigma(self) -> float:
@@ -203,8 +203,8 @@ class SmoothedRule:
 
     def describe(self) -> Mapping[str, Any]:
         """The rule as plain data."""
-        plain = {"scheme": "smoothed", "noise": self.noise.name, "sigma": self.sigma, "classes": self.classes}
-        return {**plain, "bound": self.bound, "defers": self.defers}
+        rest = {"classes": self.classes, "bound": self.bound, "defers": self.defers}
+        return {"scheme": "smoothed", **described(self.noise), **rest}
 
     def _rival_votes(self, top: int, counts: Counts) -> int:
         return 0 if self.bound == "one-sided" else max(counts[:top] + counts[top + 1 :])
@@ -228,6 +228,7 @@ register(
         "smoothed",
         summary="one network under one noise level (Cohen et al. 2019)",
         fields=("noise", "sigma", "classes", "bound", "defers"),
+        optional=("grid",),
         from_dict=lambda plain, part: SmoothedRule(
             noise_from(plain), plain["classes"], plain["bound"], plain["defers"]
         ),

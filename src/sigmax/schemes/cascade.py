@@ -79,7 +79,7 @@ def multiscale(
 
     model: one for all sigmas, as of `Smoothed` (one that takes sigma is given the level's), or one for each sigma.
     sigmas: strictly rising; the largest is tried first, the smallest is the last. thresholds: one for all levels, or
-    one for each but the smallest sigma. device, dtype, batch, compile, domain: as of `Smoothed`.
+    one for each but the smallest sigma. grid, device, dtype, batch, compile, domain: as of `Smoothed`.
     """
     listed = tuple(sigmas) if isinstance(sigmas, Iterable) else ()
     if len(listed) < 2 or not all(map(is_number, listed)) or any(a >= b for a, b in pairwise(listed)):

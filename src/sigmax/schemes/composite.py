@@ -17,7 +17,7 @@ class Composite(Scheme):
     """A rule over parts, each a scheme with a name."""
 
     def __init__(self, rule: Rule, parts: Mapping[str, Scheme]) -> None:
-        super().__init__(rule, _voters(parts), domain=_domain(parts))
+        super().__init__(rule, _voters(parts), domain=_domain(parts), grid=common_grid(parts))
         self.parts = dict(parts)
 
     def sigma_of(self, network: str) -> float:
@@ -57,6 +57,15 @@ def _voters(parts: Mapping[str, Scheme]) -> dict[str, Voter]:
         for inner, voter in part.voters.items():
             voters[joined(name, inner)] = next((known for known in voters.values() if known.like(voter)), voter)
     return voters
+
+
+def common_grid(parts: Mapping[str, Scheme]) -> int | None:
+    """The grid of all parts with noise; a part without any takes inputs of every grid."""
+    grids = {name: part.grid for name, part in parts.items() if part.rule.is_random}
+    if len(set(grids.values())) > 1:
+        listed = ", ".join(f"{name}: {grid}" for name, grid in grids.items())
+        raise RequestError(f"the noise of all parts must have the same grid, or none; they have {listed}")
+    return next(iter(grids.values()), None)
 
 
 def _domain(parts: Mapping[str, Scheme]) -> Domain:

@@ -52,7 +52,7 @@ def _sharing(router: Smoothed, experts: Sequence[Scheme]) -> frozenset[int]:
         j
         for j, expert in enumerate(experts)
         if isinstance(expert, Smoothed)
-        and expert.sigma == router.sigma
+        and expert.noise == router.noise
         and can_share([router.voters["base"], expert.voters["base"]])
     )
 

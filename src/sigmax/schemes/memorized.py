@@ -28,7 +28,7 @@ class Memorized(Scheme):
     empty memory and is itself the record of it: `recall_run` takes it up again.
     sigma0: where the search for the noise begins; least, most: its range (default: half and twice sigma0).
     search: "ascent" (needs a differentiable model), "signs" or "grid"; steps, noises, step: see `sigma_search`.
-    device, dtype, batch, compile: as of `Smoothed`.
+    grid, device, dtype, batch, compile: as of `Smoothed`.
     """
 
     def __init__(
@@ -43,6 +43,7 @@ class Memorized(Scheme):
         steps: int = 50,
         noises: int = 8,
         step: float = 0.02,
+        grid: int | None = None,
         device: str | torch.device | None = None,
         dtype: torch.dtype | None = None,
         batch: int | None = None,
@@ -51,9 +52,9 @@ class Memorized(Scheme):
     ) -> None:
         middle = SmoothedRule.gaussian(sigma0, classes).sigma
         ends = middle / 2 if least is None else least, middle * 2 if most is None else most
-        rule = MemorizedRule(middle, *ends, classes, search, steps, noises, step)
+        rule = MemorizedRule(middle, *ends, classes, search, steps, noises, step, grid)
         voter = Voter(model, classes=rule.classes, device=device, dtype=dtype, batch=batch, compile=compile)
-        super().__init__(rule, {"base": voter}, domain=domain)
+        super().__init__(rule, {"base": voter}, domain=domain, grid=rule.grid)
         self.memory: Memory | None = None  # made for the first input's dimension
         self._rule = rule
 

@@ -16,6 +16,7 @@ from sigmax.engine import votes
 from sigmax.engine.inputs import Noisy
 from sigmax.engine.voter import Voter
 from sigmax.errors import RequestError
+from sigmax.models.content import content_of
 from sigmax.noise.addressed import check_uint64
 from sigmax.rules.certificate import Certificate, Prediction, rounded_up
 from sigmax.rules.procedure import Procedure, Result, Rule, with_noise
@@ -26,6 +27,8 @@ from sigmax.schemes.sources import batch_of
 Inputs = Tensor | npt.NDArray[np.floating]
 Domain = tuple[float, float] | Literal["images"] | None
 RESOLUTION = 1024  # steps of 32-bit floats within one sigma, at least
+MOST_STEPS = 2**22  # of a grid from 0; 32-bit floats hold them exactly, with room to tell a step from what is beside it
+OFF_GRID = 2.0**-22  # of an input, relatively: twice what dividing by the grid, or multiplying by 1 / grid, rounds
 ROUND_BATCHES = 4  # selection batches a group fills: keeps them full, and the first result near
 ADAPTIVE_BATCHES = 16  # first looks' batches a group fills: later rounds have fewer inputs, and should be full too
 
@@ -36,12 +39,16 @@ class Scheme:
     Subclasses only say which rule and which networks; the methods here are final.
     `domain`: the range the inputs must lie in. "images" (default) asks [0, 1] of anything with three or more
     axes an input and nothing of plain vectors; a pair asks that range of everything; None asks nothing.
+    `grid`: where its noise has one, the inputs must be multiples of 1 / grid.
     """
 
-    def __init__(self, rule: Rule, voters: Mapping[str, Voter], *, domain: Domain = "images") -> None:
+    def __init__(
+        self, rule: Rule, voters: Mapping[str, Voter], *, domain: Domain = "images", grid: int | None = None
+    ) -> None:
         self.rule = rule
         self.voters = dict(voters)
         self.domain = domain
+        self.grid = grid
 
     @property
     def classes(self) -> int:
@@ -67,8 +74,8 @@ class Scheme:
         x: a batch (inputs, ...), pixels in [0, 1] or 8-bit images, certified as 32-bit floats; or images in whatever
         `sigmax.data.as_dataset` takes: (images, labels), a torch Dataset or DataLoader, "digits" ...
         `n0` samples pick the class, `n` others prove the radius.
-        `seed` and `ids` (default 0, 1, ...) are the address of the noise: an input called by the same id gets
-        the same noise in any batch, order or subset.
+        `seed` and `ids` (default 0, 1, ...) are the address of the noise, together with the networks' weights and the
+        input itself: an input called by the same id gets the same noise in any batch, order or subset.
         `sampling="adaptive"` stops as soon as more samples cannot change what is asked, and never takes more than n:
         the radius itself; or only which of the radii `targets` hold; or the radius up to `tolerance` times sigma.
         """
@@ -79,10 +86,10 @@ class Scheme:
         ids = check_ids(ids, len(x))
         found: dict[int, Certificate] = {}
         stated = {"n0": int(n0), "n": int(n), **question.describe()}
-        size = self.group(n0, question)
+        size, weights = self.group(n0, question), self.weights()
         for first in range(0, len(x), size):
             part = slice(first, first + size)
-            noisy = Noisy(x[part], ids[part], seed)
+            noisy = Noisy(x[part], ids[part], seed, weights)
             procedures = self._procedures(
                 lambda: self.rule.certifying(n0=n0, n=n, alpha=alpha, sampling=question), noisy
             )
@@ -124,16 +131,18 @@ class Scheme:
         alpha: float,
         seed: int,
         ids: Sequence[int],
+        weights: str | None = None,
         sampling: Sampling = FIXED,
         known: votes.Recorded | None = None,
     ) -> Iterator[tuple[int, Certificate]]:
         """Certificates of one group as they are reached, with their positions in `x`.
 
+        `weights`: what `weights()` says, which the noise is addressed by; a run of many groups asks once.
         `known` holds the recorded stages of positions already certified: they are not voted on again, and the
         others get the votes they would have got in an uninterrupted run.
         """
         self.check_question(n0=n0, n=n, alpha=alpha, sampling=sampling)
-        noisy = Noisy(self.check(x), check_ids(ids, len(x)), check_uint64("seed", seed))
+        noisy = Noisy(self.check(x), check_ids(ids, len(x)), check_uint64("seed", seed), weights or self.weights())
         procedures = self._procedures(
             lambda: self.rule.certifying(n0=n0, n=n, alpha=alpha, sampling=sampling), noisy, known
         )
@@ -196,6 +205,8 @@ class Scheme:
     def check(self, x: Inputs) -> Tensor:
         """The inputs as float32 on the CPU, after every check that needs no long work."""
         x = check_inputs(x, self.domain)
+        if self.grid is not None:
+            x = whole_steps(x, self.grid)
         for name, voter in self.voters.items():
             if voter.votes:
                 check_resolution(x, self.sigma_of(name))
@@ -205,6 +216,11 @@ class Scheme:
     def sigma_of(self, network: str) -> float:
         """The noise a network is used with (what a network that takes sigma is tried with)."""
         raise NotImplementedError
+
+    @final
+    def weights(self) -> str:
+        """32 hex digits of the networks' weights, which the noise of certificates is addressed by."""
+        return content_of(voter.model for voter in self.voters.values())
 
     @final
     def save(self, folder: str | Path, *, store: Literal["fp32", "bf16"] = "fp32") -> Path:
@@ -251,6 +267,21 @@ def _check_range(x: Tensor, least: float, most: float) -> None:
             "Divide by the largest possible value (255 if they are 8-bit), leave normalisation to the model, or pass "
             "domain=None if these are not pixels"
         )
+
+
+def whole_steps(x: Tensor, grid: int) -> Tensor:
+    """The inputs as the 32-bit floats nearest to k / grid; raises where one is none of these but for its rounding."""
+    steps = (x * grid).round_()
+    exact = steps / grid
+    off = ((x - exact).abs() > OFF_GRID * exact.abs()) | (steps.abs() > MOST_STEPS)
+    if off.any():
+        i = int(off.flatten(1).any(1).nonzero()[0])
+        raise RequestError(
+            f"grid={grid} is for inputs that are multiples of 1/{grid}, as 8-bit images divided by 255 are of 1/255; "
+            f"input {i} holds {float(x[i][off[i]][0]):.9g}. Give the images as they were stored (uint8 will do), round "
+            f"them: (x * {grid}).round() / {grid}, or leave out grid, for noise in floats"
+        )
+    return exact
 
 
 def check_resolution(x: Tensor, sigma: float) -> None:

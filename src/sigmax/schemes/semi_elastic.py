@@ -19,7 +19,7 @@ class SemiElastic(Scheme):
     """A classifier smoothed at each input with the noise that a field gives it.
 
     field: `NearestNeighbourSigma(...)`, whose rate is proved, or `VouchedField(function, rate)` (see `fields`).
-    dim: how many numbers an input has, where the field does not know it. device, dtype, batch, compile: as of
+    dim: how many numbers an input has, where the field does not know it. grid, device, dtype, batch, compile: as of
     `Smoothed`. The radius shrinks fast with rate and dimension; `radius.ratio_limits` says how far one can go.
     """
 
@@ -30,6 +30,7 @@ class SemiElastic(Scheme):
         field: SigmaField,
         classes: int,
         dim: int | None = None,
+        grid: int | None = None,
         device: str | torch.device | None = None,
         dtype: torch.dtype | None = None,
         batch: int | None = None,
@@ -41,9 +42,9 @@ class SemiElastic(Scheme):
                 "field must be a NearestNeighbourSigma or a VouchedField(function, rate); got "
                 f"{type(field).__name__}. A plain function has no rate, and without one nothing is certified"
             )
-        rule = SemiElasticRule(field.describe(), _dim(field, dim), classes)
+        rule = SemiElasticRule(field.describe(), _dim(field, dim), classes, grid)
         voter = Voter(model, classes=rule.classes, device=device, dtype=dtype, batch=batch, compile=compile)
-        super().__init__(rule, {"base": voter}, domain=domain)
+        super().__init__(rule, {"base": voter}, domain=domain, grid=rule.grid)
         self.field, self.dim = field, rule.dim
 
     @property
@@ -83,7 +84,7 @@ def _dim(field: SigmaField, asked: int | None) -> int:
 
 def _from_rule(rule: SemiElasticRule, source: NetworkSource) -> SemiElastic:
     model, field = source.network(rule.classes), source.field(rule.field)
-    return SemiElastic(model, field=field, classes=rule.classes, **source.how)
+    return SemiElastic(model, field=field, classes=rule.classes, grid=rule.grid, **source.how)
 
 
 register("semi-elastic", _from_rule)

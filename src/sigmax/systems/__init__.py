@@ -1,6 +1,7 @@
 """A scheme and its networks as one folder: saved, loaded, identified, and shared."""
 
 from sigmax.systems.folder import fingerprint, load, load_together, save
+from sigmax.systems.grid import on_grid
 from sigmax.systems.hub import from_pretrained, push_to_hub, save_pretrained
 
 __all__ = [
@@ -8,6 +9,7 @@ __all__ = [
     "from_pretrained",
     "load",
     "load_together",
+    "on_grid",
     "push_to_hub",
     "save",
     "save_pretrained",

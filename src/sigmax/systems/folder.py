@@ -178,7 +178,7 @@ def _refuse_other(folder: Path, scheme: Scheme) -> None:
     if not (folder / HEAD).exists():
         _refuse_strangers(folder, scheme)
         for name, kept in files_of(scheme).items():
-            if (folder / kept).exists() and not _is_kept(scheme, name, folder, kept):
+            if (folder / kept).exists() and not is_kept(parts_of(scheme)[name], name, folder / kept):
                 raise RequestError(f"{folder / kept} exists and is another network; choose a folder of its own")
         return
     now, there = fingerprint(scheme), _read_head(folder).get("fingerprint")
@@ -200,11 +200,6 @@ def _refuse_strangers(folder: Path, scheme: Scheme) -> None:
     if others:
         shown = ", ".join(others[:3]) + ", ..." * (len(others) > 3)
         raise RequestError(f"{folder} holds other files ({shown}); choose a new or an empty folder for the system")
-
-
-def _is_kept(scheme: Scheme, name: str, folder: Path, file: str) -> bool:
-    """Whether a file of a folder without a head is what saving the scheme would write there."""
-    return is_kept(parts_of(scheme)[name], name, folder / file)
 
 
 def _folder(source: str | Path) -> Path:

@@ -252,7 +252,7 @@ def _over(network: Classifier, expert: Scheme) -> Smoothed:
     denoiser = denoiser_of(expert)
     return Smoothed(
         network if denoiser is None else Denoised(denoiser, network),
-        sigma=expert.sigma,
+        noise=expert.noise,
         classes=expert.classes,
         bound=expert.rule.bound,
         device=voter.device,

@@ -6,9 +6,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sigmax import RequestError
+from sigmax.records import rounding
 from sigmax.records.run import Run
 from sigmax.report import certified_accuracy, dominance, ecdf, vote_shares
-from sigmax.report.compare.dominance import place, place_up
+from sigmax.report.compare.dominance import place
 from sigmax.rules.smoothed import SmoothedRule
 from tests.report.duals import HIGH, LOW, N0, run_of, votes
 
@@ -164,7 +165,7 @@ def test_one_noise_however_it_was_computed() -> None:
     ],
 )
 def test_a_place_is_never_told_beyond_itself(x: float, down: str, up: str) -> None:
-    assert (place(x), place_up(x)) == (down, up)
+    assert (place(x), place(x, rounding.up)) == (down, up)
 
 
 def test_what_chance_can_do_is_rounded_up() -> None:

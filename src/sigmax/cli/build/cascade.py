@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sigmax.cli import options as opt
-from sigmax.cli.build.networks import Denoiser, SystemOut, base_network, conclude, noise_of, warnings_shown
+from sigmax.cli.build.networks import Denoiser, Grid, SystemOut, base_network, conclude, noise_of, warnings_shown
 from sigmax.cli.progress import warn_of_noise
 from sigmax.errors import RequestError
 
@@ -42,6 +42,7 @@ def cascade(
     threshold: Annotated[
         str, typer.Option(help="p_A above which a level answers: one number from 0.5, or one for each level.")
     ] = "0.5",
+    grid: Grid = None,
     denoiser: Denoiser = None,
     store: opt.Store = "fp32",
 ) -> None:
@@ -58,9 +59,9 @@ def cascade(
     sigmas = [None] * count if sigma is None else _each(sigma, count, "--sigma", "noise levels such as 1.0,0.5")
     confidences = _each(confidence, count, "--confidence", "numbers from 0 to below 1, such as 0.6 or 0.6,0.5")
     thresholds = _each(threshold, count, "--threshold", "numbers from 0.5 to below 1")
-    final = _last(last, denoiser)
+    final = _last(last, denoiser, grid)
     tried = [
-        _level(Path(path), noise, least, denoiser, [final])
+        _level(Path(path), noise, least, denoiser, [final], grid=grid)
         for path, noise, least in zip(levels, sigmas, confidences, strict=True)
     ]
     with warnings_shown():
@@ -78,6 +79,7 @@ def multiscale(
     threshold: Annotated[
         str, typer.Option(help="p_A above which a level answers: one number from 0.5, or one for each but the last.")
     ] = "0.5",
+    grid: Grid = None,
     denoiser: Denoiser = None,
     store: opt.Store = "fp32",
 ) -> None:
@@ -97,6 +99,7 @@ def multiscale(
         sigmas=levels,
         classes=described[0].classes,
         thresholds=marks[0] if len(marks) == 1 else marks,
+        grid=grid,
     )
     conclude(scheme, out, store=store)
 
@@ -110,7 +113,13 @@ def _each(listed: str, count: int, option: str, expected: str) -> list[float]:
 
 
 def _level(
-    path: Path, sigma: float | None, confidence: float, denoiser: str | None, others: "Sequence[Scheme]"
+    path: Path,
+    sigma: float | None,
+    confidence: float,
+    denoiser: str | None,
+    others: "Sequence[Scheme]",
+    *,
+    grid: int | None,
 ) -> "Smoothed":
     from sigmax.models import selective
     from sigmax.schemes.smoothed import Smoothed
@@ -118,13 +127,13 @@ def _level(
     model, description = base_network(path, denoiser, others)
     noise = noise_of(path, description, sigma)
     base = selective(model, confidence=confidence) if confidence else model
-    return Smoothed(base, sigma=noise, classes=description.classes)
+    return Smoothed(base, sigma=noise, grid=grid, classes=description.classes)
 
 
-def _last(source: str, denoiser: str | None) -> "Scheme":
+def _last(source: str, denoiser: str | None, grid: int | None) -> "Scheme":
     """The system of a folder, or a checkpoint's network under the noise it was trained with."""
     from sigmax import systems
 
     if Path(source).suffix == ".safetensors":
-        return _level(Path(source), None, 0.0, denoiser, [])
+        return _level(Path(source), None, 0.0, denoiser, [], grid=grid)
     return systems.load(source)

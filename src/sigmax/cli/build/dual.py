@@ -36,11 +36,12 @@ def dual(
     denoiser: Denoiser = None,
     store: opt.Store = "fp32",
 ) -> None:
-    """Route each input to one of several experts, which may be systems of any kind.
+    """Route each input to one of several experts, which may be systems of any kind. Their grid is the router's too.
 
     Example: `sigmax build dual router.safetensors systems/0.25 systems/0.5 systems/1.0 --out systems/dual`
     """
     from sigmax import models, systems
+    from sigmax.schemes.composite import common_grid
     from sigmax.schemes.dual import Dual
     from sigmax.schemes.smoothed import Smoothed
 
@@ -50,7 +51,8 @@ def dual(
     loaded = systems.load_together(experts)
     with warnings_shown(), _asking_for_a_router(router, description, len(loaded)):
         base = denoised(denoiser, model, description, loaded)
-        scheme = Dual(Smoothed(base, sigma=noise, classes=description.classes), loaded, rule=rule)
+        grid = common_grid(dict(zip(experts, loaded, strict=True)))
+        scheme = Dual(Smoothed(base, sigma=noise, grid=grid, classes=description.classes), loaded, rule=rule)
     _compare_experts(description, {name: systems.fingerprint(e) for name, e in zip(experts, loaded, strict=True)})
     conclude(scheme, out, store=store)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from sigmax.cli.progress import complain, say, warn_of_noise
+from sigmax.cli.progress import complain, say, warn, warn_of_noise
 from sigmax.errors import RequestError
 
 if TYPE_CHECKING:
@@ -25,6 +25,13 @@ EXPECTED = (
 
 Network = Annotated[Path, typer.Argument(metavar="NETWORK", help="A checkpoint: .safetensors of sigmax.")]
 SystemOut = Annotated[Path, typer.Option("--out", help="Folder to write the system to.")]
+Grid = Annotated[
+    int | None,
+    typer.Option(
+        help="255 for 8-bit images: noise in whole steps of 1/255, so that no rounding of floats can leak the image; "
+        "other inputs are refused.",
+    ),
+]
 Denoiser = Annotated[
     str | None,
     typer.Option(
@@ -48,7 +55,7 @@ def warnings_shown() -> Iterator[None]:
         warnings.simplefilter("always")
         yield
     for warning in caught:
-        complain(f"warning: {warning.message}", style="yellow")
+        warn(str(warning.message))
 
 
 def base_network(path: Path, denoiser: str | None, experts: "Sequence[Scheme]" = ()) -> "tuple[nn.Module, Description]":

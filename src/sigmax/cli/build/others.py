@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 import typer
 
 from sigmax.cli import options as opt
-from sigmax.cli.build.networks import Denoiser, Network, SystemOut, base_network, conclude
+from sigmax.cli.build.networks import Denoiser, Grid, Network, SystemOut, base_network, conclude
 from sigmax.cli.progress import warn_of_noise
 
 
@@ -24,6 +24,7 @@ def semi_elastic(
     maximum: Annotated[
         int | None, typer.Option("--max", help="Measure from the first so many images; all of them without it.")
     ] = None,
+    grid: Grid = None,
     denoiser: Denoiser = None,
 ) -> None:
     """Noise that grows with an input's distance to the training images, which are kept in the folder.
@@ -40,7 +41,7 @@ def semi_elastic(
     training = sources.load(data, split, size=image_size)
     points = training.pixels(sources.select(len(training), maximum=maximum))
     field = NearestNeighbourSigma(points, base=base, rate=rate, k=neighbours, offset=offset)
-    scheme = SemiElastic(model, field=field, classes=description.classes)
+    scheme = SemiElastic(model, field=field, classes=description.classes, grid=grid)
     check_fits(scheme, training)
     sample = field.sigmas(points[:64])
     conclude(
@@ -64,6 +65,7 @@ def memorized(
     steps: Annotated[int, typer.Option(help="Steps of the search.")] = 50,
     noises: Annotated[int, typer.Option(help="Noise samples a step.")] = 8,
     step: Annotated[float, typer.Option(help="Length of a gradient step.")] = 0.02,
+    grid: Grid = None,
     denoiser: Denoiser = None,
 ) -> None:
     """Certify each input at the noise level that suits it; certificates hold within the run's memory.
@@ -84,6 +86,7 @@ def memorized(
         steps=steps,
         noises=noises,
         step=step,
+        grid=grid,
     )
     conclude(scheme, out, " Its certificates hold within the memory of a run, in its order.")
 

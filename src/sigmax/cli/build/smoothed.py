@@ -8,6 +8,7 @@ from sigmax.cli import options as opt
 from sigmax.cli.build.networks import (
     EXPECTED,
     Denoiser,
+    Grid,
     SystemOut,
     coded_network,
     conclude,
@@ -59,6 +60,7 @@ def smoothed(
             help="Before a network that does not do it itself: none, cifar10 or imagenet mean and std.",
         ),
     ] = None,
+    grid: Grid = None,
     denoiser: Denoiser = None,
     store: opt.Store = "fp32",
 ) -> None:
@@ -74,5 +76,5 @@ def smoothed(
     model, description = read_network(network, given) if network is not None else coded_network(str(code), given)
     noise = noise_of(network or str(code), description, sigma)
     base = denoised(denoiser, model, description)
-    scheme = Smoothed(base, sigma=noise, classes=description.classes, bound=bound)
+    scheme = Smoothed(base, sigma=noise, grid=grid, classes=description.classes, bound=bound)
     conclude(scheme, out, f" It is certified with --code {code}." if code else "", store=store)

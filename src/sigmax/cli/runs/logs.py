@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from sigmax.cli.progress import complain, say
+from sigmax.cli.progress import say, warn
 from sigmax.errors import RequestError
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def import_logs(
     for place, (plan, records, found) in zip(places, _read(logs, stated), strict=True):
         write_all(place, plan, records)
         for note in found.notes:
-            complain(f"warning: {note}" if len(logs) == 1 else f"warning: {place.name}: {note}", style="yellow")
+            warn(note if len(logs) == 1 else f"{place.name}: {note}")
         whence = {"given": "", "path": " (from the path)", "column": " at most"}[found.sigma_from]
         say(
             f"Wrote {place}: sigma {', '.join(f'{s:g}' for s in found.sigmas)}{whence}, {found.rows} of "

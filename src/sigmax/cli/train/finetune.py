@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sigmax.cli import options as opt
-from sigmax.cli.progress import complain, progress, resumable, say
+from sigmax.cli.progress import progress, resumable, say, warn
 from sigmax.cli.train.options import Device
 from sigmax.errors import RequestError
 
@@ -54,7 +54,7 @@ def finetune(
             consistency=asked.consistency,
             on_step=watch,
             on_routes=lambda counts: say(f"Images of each route: {', '.join(f'{count:,}' for count in counts)}."),
-            on_warning=lambda text: complain(f"warning: {text}", style="yellow"),
+            on_warning=warn,
         )
     tuned.save(out)
     say(f"Wrote {out}. Next: sigmax certify {out} --data ... --out RUN, or label again with its experts")

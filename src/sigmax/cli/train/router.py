@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sigmax.cli import options as opt
-from sigmax.cli.progress import complain, progress, resumable, say, warn_of_noise
+from sigmax.cli.progress import progress, resumable, say, warn, warn_of_noise
 from sigmax.cli.train.options import Device, Epochs, Out, WithDenoiser, begun, last_report, read_denoiser
 from sigmax.errors import RequestError
 
@@ -70,7 +70,7 @@ def router(
             out=out,
             held_out=asked.held_out,
             on_step=watch,
-            on_warning=lambda text: complain(f"warning: {text}", style="yellow"),
+            on_warning=warn,
             **asked.loss,
         )
     _conclude(out, denoiser, found.sigmas, advice_on_collapse(noise, asked.loss))
@@ -106,6 +106,6 @@ def _conclude(out: Path, denoiser: str | None, sigmas: tuple[float, ...], advice
         say(said_of_routes(last.validation, route_names(sigmas)))
         warning = warning_of_collapse(last.validation, route_names(sigmas), advice)
         if warning is not None:
-            complain(f"warning: {warning}", style="yellow")
+            warn(warning)
     before = "" if denoiser is None else f" --denoiser {denoiser}"
     say(f"Wrote {out}. Next: sigmax build dual {out} EXPERT...{before} --out SYSTEM")

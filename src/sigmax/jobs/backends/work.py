@@ -54,6 +54,10 @@ class Certifying:
 
     scheme: Scheme
     plan: Plan
+    weights: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "weights", self.scheme.weights())  # once, not for every group
 
     def results(self, group: Group) -> Iterator[Record]:
         """The group's missing records, as they come."""
@@ -66,6 +70,7 @@ class Certifying:
             alpha=plan.alpha,
             seed=plan.seed or 0,
             ids=group.indices,
+            weights=self.weights,
             sampling=remade(plan.sampling),
             known=group.known,
         ):

@@ -38,14 +38,14 @@ class Onnx:
             # Given its bytes alone, onnxruntime finds no other files: what is not in the fingerprint cannot vote.
             whole = self.path if data_files(self.path) else self.path.read_bytes()
             self._session = runtime.InferenceSession(whole, options, providers=["CPUExecutionProvider"])
+            self._input = _only_input(self._session.get_inputs(), self.path)
+            self.input_shape = tuple(self._session.get_inputs()[0].shape[1:])  # names stand for sizes that are free
+            self._output = self._session.get_outputs()[0].name
         except RequestError:
             raise
         except Exception as error:  # onnxruntime's own kinds of error have no common base but this
             raise RequestError(f"{self.path} is no ONNX model that onnxruntime can run: {error}") from error
         self._threads = threads
-        self._input = _only_input(self._session.get_inputs(), self.path)
-        self.input_shape = tuple(self._session.get_inputs()[0].shape[1:])  # names stand for sizes that are free
-        self._output = self._session.get_outputs()[0].name
         self.fingerprint = digest(self.path)
 
     def __call__(self, images: Tensor) -> Tensor:

@@ -23,7 +23,7 @@ from sigmax.models.adapters.callables import Onnx, data_files, digest
 from sigmax.models.adapters.exported import as_callable, exported_module
 from sigmax.models.adapters.torchscript import scripted_module
 from sigmax.models.answers import as_tensor
-from sigmax.models.checkpoints.description import Description
+from sigmax.models.checkpoints.description import Description, check_input_shape
 from sigmax.models.classifier import check_shape
 from sigmax.models.normalise import Normalisation, Normalise
 
@@ -206,6 +206,7 @@ def _described(network: Callable[..., Any], kind: str, named: str, **given: Any)
     shape = given["input_shape"] or _shape_of(network)
     if shape is None:
         raise RequestError(f"{named} does not say which images it takes; give --input-shape, such as 3,32,32")
+    check_input_shape(shape)
     complete = {**given, "input_shape": shape, "classes": _classes(network, kind, named, shape, given["classes"])}
     return Description(architecture=kind, notes={"source": Path(named).name}, **complete)
 

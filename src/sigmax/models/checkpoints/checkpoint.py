@@ -4,7 +4,8 @@ The description lies as JSON in the file's metadata, so any reader of safetensor
 the key "sigmax", or "sigmax-bf16" where tensors were rounded and are kept as bfloat16.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
+from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from sigmax.errors import RequestError, RunError
 from sigmax.files import replacing
@@ -24,6 +26,7 @@ from sigmax.models.classifier import Classifier, create, describe
 from sigmax.models.denoiser import Denoiser, create_denoiser
 
 _KEYS: Mapping[Store, str] = {"fp32": "sigmax", "bf16": "sigmax-bf16"}  # one a file: several come in any order
+SLACK, SLACK_RATIO = 1 << 22, 4  # parameters may be registered more than once, and the network is built twice
 _LONGEST = 300  # characters of a message on where a model comes from: another library's config is a page
 
 
@@ -100,26 +103,56 @@ def _loaded(path: str | Path, device: str | torch.device) -> Classifier | Denois
     checkpoint = read(path)
     description = checkpoint.description
     source = f"{path}, which says it is {description.architecture!r} with options {dict(description.options)}"
-    model = _created(description, path)
+    model = _created(checkpoint, path)
     fill(model.network, checkpoint.tensors, classes=description.classes, source=source[:_LONGEST])
     # One dtype for all: a model that was saved in half precision needs its normalisation in half precision too.
     dtype = next(model.parameters(), torch.empty(0)).dtype
     return model.to(device, dtype)
 
 
-def _created(description: Description, path: str | Path) -> Classifier | Denoiser:
+def _created(checkpoint: Checkpoint, path: str | Path) -> Classifier | Denoiser:
+    """The network that the file describes, with fresh weights.
+
+    It is built without memory first: the description may name a network of any size.
+    """
+    description = checkpoint.description
+    make = create_denoiser if description.denoises else create
     try:
-        with torch.random.fork_rng(devices=[]):
-            return create_denoiser(description) if description.denoises else create(description)
+        with torch.random.fork_rng(devices=[]), _no_larger_than(checkpoint.tensors):
+            try:
+                with torch.device("meta"):
+                    make(description)
+            except RequestError as error:
+                if not isinstance(error.__cause__, NotImplementedError):  # else its code asks for values
+                    raise
+            return make(description)
     except RequestError as error:
         raise RequestError(f"{path}: {error}") from error
 
 
+@contextmanager
+def _no_larger_than(tensors: Mapping[str, Tensor]) -> Iterator[None]:
+    """Within it a network with many more parameters than the tensors have numbers is refused as it is built."""
+    room = SLACK + SLACK_RATIO * sum(tensor.numel() for tensor in tensors.values())
+
+    def count(module: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
+        nonlocal room
+        room -= 0 if parameter is None else max(parameter.numel(), 1)
+        if room < 0:
+            raise RequestError("it describes a far larger network than it holds the tensors of; the file is damaged")
+
+    hook = register_module_parameter_registration_hook(count)
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
 def read(path: str | Path) -> Checkpoint:
     """The description and tensors of a checkpoint; those kept as bfloat16 come in the network's own precision."""
-    if Path(path).is_dir():
-        raise RequestError(f"{path} is a folder; a checkpoint is a file, such as NAME.safetensors")
     try:
+        if Path(path).is_dir():
+            raise RequestError(f"{path} is a folder; a checkpoint is a file, such as NAME.safetensors")
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
             # Copies, so that the model does not depend on what later happens to the mapped file.

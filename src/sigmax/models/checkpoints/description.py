@@ -1,8 +1,9 @@
 """What a checkpoint says of itself: enough to rebuild the model, and where it came from."""
 
 import json
+import math
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Self
 
@@ -10,6 +11,7 @@ from sigmax.errors import RequestError
 from sigmax.models.normalise import Normalisation
 
 _DEEPEST = 50  # levels of lists and objects in options and notes; Python cannot follow a thousand
+LARGEST = 1 << 24  # numbers in one image: 3 x 2,364 x 2,364; on loading a network answers a few images
 FORMAT = 1  # raised when a reader of the old layout would misread the new one
 
 
@@ -41,10 +43,7 @@ class Description:
             )
         if not self.denoises and (not _is_count(self.classes) or self.classes < 2):
             raise RequestError(f"classes must be a whole number of at least 2, got {self.classes!r}")
-        if len(self.input_shape) != 3 or not all(map(_is_count, self.input_shape)):
-            raise RequestError(
-                f"input_shape must be (channels, height, width), each at least 1, got {self.input_shape!r}"
-            )
+        check_input_shape(self.input_shape)
         object.__setattr__(self, "input_shape", tuple(self.input_shape))
         self._check_normalisation()
         if self.sigma is not None and not 0 <= self.sigma <= sys.float_info.max:
@@ -96,6 +95,14 @@ class Description:
             return cls(**values)
         except TypeError as error:
             raise RequestError(f"the description holds a value of the wrong kind: {error}") from error
+
+
+def check_input_shape(shape: Sequence[Any]) -> None:
+    """Raise unless this is the shape of an image; of one that fits into memory many times, since files name it."""
+    if len(shape) != 3 or not all(map(_is_count, shape)):
+        raise RequestError(f"input_shape must be (channels, height, width), each at least 1, got {shape!r}")
+    if math.prod(shape) > LARGEST:
+        raise RequestError(f"input_shape must be of at most {LARGEST:,} pixels and channels, got {shape!r:.80}")
 
 
 def _is_count(value: object) -> bool:

@@ -22,7 +22,7 @@ from sigmax import models
 from sigmax.config.toml import Place
 from sigmax.config.validation import Count, Options, Positive, Weight, about
 from sigmax.errors import RequestError
-from sigmax.pipeline.voting import SYSTEM
+from sigmax.pipeline.voting import SYSTEM, Grid
 from sigmax.rules import registry as rules
 from sigmax.rules.smoothed import Bound
 from sigmax.schemes.cascade import Multiscale
@@ -55,6 +55,7 @@ class SchemeConfig(Options):
 class NetworkScheme(SchemeConfig):
     """A scheme over checkpoints."""
 
+    grid: Annotated[Grid | None, about("255 for 8-bit images: noise in whole steps of 1/255")] = None
     network: Annotated[
         str | None, Place(), about("checkpoint, or its name in [networks]; else the file's `network`")
     ] = None
@@ -63,6 +64,10 @@ class NetworkScheme(SchemeConfig):
     def several_networks(self) -> tuple[str, ...] | None:
         """Its checkpoints, where it has more than one."""
         return None
+
+    def _common(self, over: Ingredients) -> dict[str, Any]:
+        """What the schemes of sigmax take alike."""
+        return {"grid": self.grid, "classes": over.classes, **over.how}
 
     def built(self, over: Ingredients) -> Scheme:
         """The scheme."""
@@ -97,7 +102,7 @@ class SmoothedScheme(NetworkScheme):
 
     def built(self, over: Ingredients) -> Scheme:
         """The scheme."""
-        return Smoothed(over.networks[0], sigma=self.sigma, bound=self.bound, classes=over.classes, **over.how)
+        return Smoothed(over.networks[0], sigma=self.sigma, bound=self.bound, **self._common(over))
 
 
 @register
@@ -129,8 +134,7 @@ class MultiscaleScheme(NetworkScheme):
     def built(self, over: Ingredients) -> Scheme:
         """The scheme."""
         networks = list(over.networks) if len(over.networks) > 1 else over.networks[0]
-        options: dict[str, Any] = {"sigmas": self.sigmas, "thresholds": self.thresholds, "classes": over.classes}
-        return Multiscale(networks, **options, **over.how)
+        return Multiscale(networks, sigmas=self.sigmas, thresholds=self.thresholds, **self._common(over))
 
 
 @register
@@ -148,7 +152,7 @@ class SemiElasticScheme(NetworkScheme):
         """The scheme."""
         options = {name: getattr(self, name) for name in ("base", "rate", "k", "offset")}
         field = NearestNeighbourSigma(over.training_images()[: self.points], **options)
-        return SemiElastic(over.networks[0], field=field, classes=over.classes, **over.how)
+        return SemiElastic(over.networks[0], field=field, **self._common(over))
 
 
 @register
@@ -166,8 +170,8 @@ class MemorizedScheme(NetworkScheme):
 
     def built(self, over: Ingredients) -> Scheme:
         """The scheme."""
-        own = self.model_dump(exclude={"kind", "network", "sampling"})
-        return Memorized(over.networks[0], **own, classes=over.classes, **over.how)
+        own = self.model_dump(exclude={"kind", "network", "sampling", "grid"})
+        return Memorized(over.networks[0], **own, **self._common(over))
 
 
 @register

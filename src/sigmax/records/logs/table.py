@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import NamedTuple
 
@@ -196,8 +197,9 @@ def _predicted(cells: Mapping[str, str]) -> int | None:
 
 def _number(text: str, name: str) -> float:
     try:
+        Decimal(text)  # its digits are counted later, and it takes no exponent of 20 digits
         return float(text)
-    except ValueError:
+    except (ValueError, ArithmeticError):
         raise ValueError(f"{name} must be a number, got {text!r}") from None
 
 

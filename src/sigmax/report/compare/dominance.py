@@ -10,7 +10,7 @@ Source: Sun et al. (2025), Sec. 7 and App. B.3.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -175,7 +175,7 @@ def _verdict(pair: "Dominance", level: float) -> str:
 
 def _scope(pair: "Dominance") -> str:
     if pair.scale == "p_A":
-        return f"at every p_A from {place_up(pair.start)} on"
+        return f"at every p_A from {place(pair.start, up)} on"
     if pair.only:
         return f"at {'radius' if len(pair.only) == 1 else 'the radii'} {listed(pair.only)}"
     return "at every radius" + ("" if math.isinf(pair.end) else f" up to {place(pair.end)}")
@@ -206,17 +206,7 @@ def _gap(stretch: "Stretch", where: str) -> str:
     return f"{share_down(100 * stretch.gap)} points (at {where} {place(stretch.gap_at)})"
 
 
-def place(x: float) -> str:
-    """A place on the scale, never beyond it: 0.7 as it is, 0.999996 as 0.99999."""
+def place(x: float, rounded: Callable[[float, int], str] = down) -> str:
+    """A place on the scale, never beyond it: 0.7 as it is, 0.999996 as 0.99999; rounded up, never before it."""
     nearest = f"{x:.{DECIMALS}f}"
-    return _short(nearest if float(nearest) == x else down(x, DECIMALS))
-
-
-def place_up(x: float) -> str:
-    """A place from which on something holds, never before it."""
-    nearest = f"{x:.{DECIMALS}f}"
-    return _short(nearest if float(nearest) == x else up(x, DECIMALS))
-
-
-def _short(text: str) -> str:
-    return text.rstrip("0").rstrip(".")
+    return (nearest if float(nearest) == x else rounded(x, DECIMALS)).rstrip("0").rstrip(".")

@@ -42,7 +42,7 @@ def accuracy_gain(
         "lost": lost,
         "chance": [_chance(int(k), int(k + m)) for k, m in zip(won, lost, strict=True)],
     }
-    sought = np.all([_sought(run, asked) for run in runs], axis=0)
+    sought = np.all([np.isin(asked, targets(run)) for run in runs if targets(run)], axis=0)
     columns = {name: np.where(sought, values, np.nan) for name, values in found.items()}
     return pd.DataFrame({"radius": asked, **columns, "inputs": n})
 
@@ -56,10 +56,3 @@ def _certified(run: Run, radii: Floats, strict: bool) -> NDArray[np.bool_]:
 
 def _chance(won: int, differ: int) -> float:
     return bounds.two_sided_p_value(won, differ) if differ else 1.0
-
-
-def _sought(run: Run, radii: Floats) -> NDArray[np.bool_]:
-    """The radii that the run was asked about."""
-    only = targets(run)
-    found: NDArray[np.bool_] = np.isin(radii, only) if only else np.ones(len(radii), dtype=bool)
-    return found

@@ -1,0 +1,200 @@
+"""The job: attack the certified inputs of a run, and go on where an earlier attempt ended."""
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sigmax.data import Dataset, as_dataset
+from sigmax.errors import RequestError
+from sigmax.files import written_whole
+from sigmax.jobs.attack.log import Attacked, AttackLog
+from sigmax.jobs.attack.search import Attack, Found, Search, nearest_others
+from sigmax.jobs.attack.verdict import Verdict, judged
+from sigmax.jobs.backends import local
+from sigmax.jobs.certify import arithmetic, recall_run
+from sigmax.progress import Watch, shown
+from sigmax.records.lines import Record
+from sigmax.records.run import Run, read
+from sigmax.request import refuse_other
+from sigmax.schemes.scheme import Scheme
+from sigmax.systems.behaviour import HINT, behaviour
+from sigmax.systems.folder import fingerprint
+
+LOG, RESULTS = "attack.jsonl", "results.json"
+OTHERS = 2  # inputs certified as other classes that each search also starts from
+_HINTS = {"behaviour": HINT, "arithmetic": "device, precision and compilation, with which the run was certified"}
+
+
+@dataclass(frozen=True)
+class AttackResult:
+    """What an attack found, input by input, and what it says of the run."""
+
+    rows: tuple[Attacked, ...]
+    verdict: Verdict
+    folder: Path
+
+    @property
+    def ratios(self) -> list[float]:
+        """Distance found over certified radius, of the inputs for which a point was found."""
+        return [row.ratio for row in self.rows if row.ratio is not None]
+
+
+def attack_run(
+    run: Run | str | Path,
+    scheme: Scheme,
+    dataset: object,
+    out: str | Path,
+    *,
+    options: Attack | None = None,
+    maximum: int | None = None,
+    watch: Watch | None = None,
+    seen: Callable[[Attacked], None] | None = None,
+) -> AttackResult:
+    """Search around every certified input of a run for the nearest point that is answered as another class.
+
+    A point inside a certified ball that is confirmed (see `sigmax.jobs.attack.verdict`) is a violation; it is saved as
+    violation-INDEX.npz in the folder `out`, beside a line an input (attack.jsonl) and the whole (results.json). That
+    none is found proves nothing: a stronger search might find one.
+
+    `scheme`, `dataset`: those the run was certified with, on the same kind of device and in the same precision; others
+    are refused before any work. `maximum`: consider only the first so many inputs of the run, by index. `options`: how
+    hard to search. An attack that was cut is continued by the same call. `seen` is called with each result.
+    """
+    run = run if isinstance(run, Run) else read(run)
+    options = options or Attack()
+    data = as_dataset(dataset, classes=scheme.classes)
+    _check(run, scheme, data, maximum)
+    options.check(scheme)
+    scheme = scheme.fresh()
+    if local.has_memory(scheme):
+        recall_run(scheme, run, data)
+    considered = sorted(run.records, key=lambda record: record.index)[:maximum]
+    certified = [record for record in considered if record.certificate.radius > 0]
+    folder = Path(out)
+    with AttackLog(folder / LOG, _request(run, options)) as log, shown(watch, f"attack {run.path.name}") as advance:
+        _attack_all(log, certified, scheme, data, options=options, watch=advance, seen=seen)
+    rows = tuple(log.done[record.index] for record in certified)
+    each = options.alpha**options.confirmations
+    result = AttackResult(rows, _judged(run, considered, rows, each), folder)
+    _write(result, run, options)
+    return result
+
+
+def _check(run: Run, scheme: Scheme, data: Dataset, maximum: int | None) -> None:
+    plan = run.plan
+    if plan.imported or plan.system is None:
+        raise RequestError(f"{run.path} is another tool's log, which names no system; certify with sigmax to attack it")
+    if plan.norm != "l2":
+        raise RequestError(f"the attack searches l2 balls; the radii of {run.path} are in the norm {plan.norm}")
+    if not run.finished:
+        raise RequestError(f"{run.path} is unfinished; repeat its certify command first")
+    if maximum is not None and maximum < 1:
+        raise RequestError(f"max must be at least 1; got {maximum}")
+    there = {"system": plan.system, "data": plan.data.get("fingerprint"), "arithmetic": plan.arithmetic}
+    here = {"system": fingerprint(scheme), "data": data.fingerprint, "arithmetic": arithmetic(scheme)}
+    what, advice = f"{run.path} is a run of another system or of other data", "Give those it was certified with"
+    refuse_other(there, here, what, advice, hints=_HINTS)
+    known, found = {"behaviour": plan.behaviour}, {"behaviour": behaviour(scheme, data.shape)}
+    refuse_other(known, found, what, advice, hints=_HINTS)
+
+
+def _request(run: Run, options: Attack) -> dict[str, Any]:
+    """What decides the results; how many inputs are attacked does not, so that an attack can be extended."""
+    plan = {key: value for key, value in asdict(run.plan).items() if key not in ("made_with", "inputs")}
+    return {"kind": "attack", "options": options.describe(), "run": plan}
+
+
+def _attack_all(
+    log: AttackLog,
+    certified: Sequence[Record],
+    scheme: Scheme,
+    data: Dataset,
+    *,
+    options: Attack,
+    watch: Watch,
+    seen: Callable[[Attacked], None] | None,
+) -> None:
+    inputs = torch.from_numpy(data.pixels([record.index for record in certified])) if certified else torch.empty(0)
+    classes = [record.certificate.predicted or 0 for record in certified]
+    done = sum(record.index in log.done for record in certified)
+    watch(done, len(certified))
+    for position, record in enumerate(certified):
+        if record.index in log.done:
+            continue
+        others = nearest_others(inputs[position], inputs, classes, classes[position], OTHERS)
+        row, point = attack_input(scheme, inputs[position], record, others, options)
+        if row.violation and point is not None:
+            _save_point(log.path.parent, inputs[position], row, point)
+        log.write(row)
+        if seen is not None:
+            seen(row)
+        done += 1
+        watch(done, len(certified))
+
+
+def attack_input(
+    scheme: Scheme, x: Tensor, record: Record, others: Tensor, options: Attack
+) -> tuple[Attacked, Found | None]:
+    """The search around one certified input, and the nearest confirmed point."""
+    begun = time.perf_counter()
+    c = record.certificate
+    assert c.predicted is not None
+    generator = torch.Generator().manual_seed((options.seed * 1_000_003 + record.index) % 2**63)
+    search = Search(scheme, x, c.predicted, c.radius, options, generator)
+    search.run(others)
+    nearest = search.confirmed()
+    row = Attacked(
+        index=record.index,
+        certified=c.predicted,
+        radius=c.radius,
+        nearest=None,
+        answer=None,
+        method=None,
+        violation=False,
+        inside_tests=search.inside_tests,
+        predictions=search.predictions,
+        gradients=search.gradients,
+        seconds=round(time.perf_counter() - begun, 3),
+    )
+    if nearest is not None:
+        distance, _, answer, method = nearest
+        row = replace(row, nearest=distance, answer=answer, method=method, violation=distance < c.radius)
+    return row, nearest
+
+
+def _save_point(folder: Path, x: Tensor, row: Attacked, found: Found) -> None:
+    facts = {"index": row.index, "certified": row.certified, "radius": row.radius}
+    there = {"distance": found.distance, "answer": found.answer}
+    with written_whole(folder / f"violation-{row.index}.npz") as draft, draft.open("wb") as file:
+        np.savez(file, allow_pickle=False, x=x.numpy(), point=found.point.numpy(), **facts, **there)
+
+
+def _judged(run: Run, considered: Sequence[Record], rows: Sequence[Attacked], each: float) -> Verdict:
+    return judged(
+        considered=len(considered),
+        certified=len(rows),
+        violations=sum(row.violation for row in rows),
+        alpha=run.plan.alpha,
+        inside_tests=sum(row.inside_tests for row in rows),
+        each=each,
+    )
+
+
+def _write(result: AttackResult, run: Run, options: Attack) -> None:
+    content = {
+        "run": str(run.path),
+        "system": run.plan.system,
+        "data": dict(run.plan.data),
+        "options": options.describe(),
+        "verdict": result.verdict.to_json(),
+        "inputs": [{**asdict(row), "ratio": row.ratio} for row in result.rows],
+    }
+    with written_whole(result.folder / RESULTS) as draft:
+        draft.write_text(json.dumps(content, indent=1) + "\n")
