@@ -33,13 +33,15 @@ SAME_ARITHMETIC = 1e-4
 OTHER_ARITHMETIC = {torch.float32: 1e-2, torch.float16: 5e-2, torch.bfloat16: 0.2}
 
 
-def small_trial(plain: Call, noisy: Tensor, dtype: torch.dtype) -> Tensor:
-    """Try the model in the smallest batches; the answers for its first rows, for `large_trial` to compare with."""
-    answers = _exchange_neighbours(plain, noisy, SMALL)
-    reference = answers[: len(held(SMALL))]
+def small_trial(plain: Call, noisy: Tensor) -> Tensor:
+    """Exchange neighbours in a small batch; the answers for its rows, for the other trials to compare with."""
+    return _exchange_neighbours(plain, noisy, SMALL)[: len(held(SMALL))]
+
+
+def pair_trial(plain: Call, noisy: Tensor, reference: Tensor, dtype: torch.dtype) -> None:
+    """Compare the smallest batch with a small one. Here the first row is an input too, and not a neighbour."""
     pair = plain(noisy[:FEWEST].clone())  # a model may work in place
     _compare(pair, reference[:FEWEST], OTHER_ARITHMETIC[dtype], f"{FEWEST} and in one of {SMALL}")
-    return reference
 
 
 def large_trial(voting: Call, noisy: Tensor, size: int, reference: Tensor, dtype: torch.dtype) -> None:

@@ -65,7 +65,7 @@ class Voter:
         self.mode = "off" if self.compile == compilation.AUTO else self.compile
         self._forward: Model = compilation.compiled(model, self.mode)
         self._tried_for: torch.Size | None = None  # the shape of inputs that "auto" has decided for
-        self._tried: dict[object, object] = {}  # full batches that were tried, and with which weights
+        self._tried: dict[object, tuple[object]] = {}  # full batches that were tried, and with which weights
         self.votes = votes
         self.parts = parts or (classes,)  # the model's logits are those of several networks side by side
         # With others, where they share work (`sharing`). The key holds the voters, so that none of them is replaced.
@@ -119,32 +119,38 @@ class Voter:
         if numbers < SMALL:
             self.lay_out(torch.contiguous_format)
 
-    def check(self, x: Tensor, sigma: float) -> None:
-        """Cast a few votes to find out, before any long work, whether model and inputs fit together."""
+    def check(self, x: Tensor, sigma: float, *, unchanged: bool = False) -> None:
+        """Cast a few votes to find out, before any long work, whether model and inputs fit together.
+
+        `unchanged`: the model is as it was at the last check, as within a run; full batches are not tried again.
+        """
         self.fit_to(x[0].numel())
         self.copies(fresh=True)
-        weights = trial.stamp(self.model)
-        noisy = trial_copies(x[0], sigma, trial.COPIES).to(self.device)
+        weights = None if unchanged else trial.stamp(self.model)
+        noisy = trial_copies(x, sigma, trial.COPIES).to(self.device)
         self._settle_layout(noisy[: trial.SMALL].clone(), sigma)
+        plain = partial(self._trial, self.model, sigma=sigma)
         with voting([self]):
-            plain = trial.small_trial(lambda batch: self._trial(self.model, batch, sigma), noisy, self.dtype)
+            reference = trial.small_trial(plain, noisy)
             if self.compile == compilation.AUTO and self._tried_for != x.shape[1:]:
                 self._choose_mode(noisy[:1], sigma)
             settled = x.shape[1:], sigma, self.mode, self.layout
-            if self.votes and (weights is None or self._tried.get((*settled, self.batch)) != weights):
-                self._try_as_voting(noisy, sigma, plain)
-                self._tried[*settled, self.batch] = weights
+            before = self._tried.get((*settled, self.batch))
+            if self.votes and not (before and (unchanged or before == (weights,) != (None,))):
+                trial.pair_trial(plain, noisy, reference, self.dtype)
+                self._try_as_voting(noisy, sigma, reference)
+                self._tried[*settled, self.batch] = (weights,)
 
-    def _try_as_voting(self, noisy: Tensor, sigma: float, plain: Tensor) -> None:
+    def _try_as_voting(self, noisy: Tensor, sigma: float, reference: Tensor) -> None:
         """Try the sizes of batches that are cast, in the form that votes. Where memory ends, batches are halved."""
         pieces = (self.batch // PIECES,) if self.compiled and self.batch // PIECES >= LEAST_PIECE else ()
         for size in (self.batch, *pieces):
             try:
                 call = partial(self._trial, self._forward, sigma=sigma)
-                trial.large_trial(call, noisy, size, plain, self.dtype)
+                trial.large_trial(call, noisy, size, reference, self.dtype)
             except torch.OutOfMemoryError:
                 self._halve_batch()
-                self._try_as_voting(noisy, sigma, plain)
+                self._try_as_voting(noisy, sigma, reference)
                 return
 
     def _choose_mode(self, one: Tensor, sigma: float) -> None:
