@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -14,6 +15,19 @@ import sigmax as sx
 def test_what_needs_no_torch_loads_none(module):
     code = f"import sys, {module}; assert not {{'torch', 'matplotlib'}} & sys.modules.keys()"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(("module", "most"), [("sigmax", 2.0), ("sigmax.bounds", 0.5)])
+def test_importing_is_quick(module, most):
+    """Seconds beyond those of a bare interpreter, the best of three of each: other work on the machine only adds."""
+
+    def seconds(code):
+        begun = time.perf_counter()
+        subprocess.run([sys.executable, "-c", code], check=True)
+        return time.perf_counter() - begun
+
+    bare, full = (min(seconds(code) for _ in range(3)) for code in ("pass", f"import {module}"))
+    assert full - bare < most
 
 
 def test_every_public_name_exists():

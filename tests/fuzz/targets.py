@@ -6,8 +6,8 @@ memory beyond a multiple of the file's size, or hang.
 
 import os
 import shutil
-import sys
 from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 CORPUS = Path(__file__).parent / "corpus"
@@ -24,14 +24,9 @@ def seeds(target: str) -> list[dict[str, bytes]]:
 
 def _cli(*words: object) -> None:
     from sigmax.cli.main import app
-    from sigmax.cli.progress import console, errors
 
-    with Path(os.devnull).open("w") as nowhere:
-        before, console.file, errors.file = console.file, nowhere, nowhere
-        try:
-            app([str(word) for word in words], standalone_mode=False)
-        finally:
-            console.file, errors.file = before, sys.stderr
+    with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
+        app([str(word) for word in words], standalone_mode=False)
 
 
 def journal(folder: Path) -> None:

@@ -5,7 +5,7 @@ import time
 import torch
 from torch import Tensor
 
-from sigmax.engine.voter import Voter, voting
+from sigmax.engine.voter import Voter, keep_freed_memory, voting
 
 SECONDS = 0.5  # that a network is timed for, at least
 AT_ONCE = 8  # batches between two looks at the clock: a GPU is given its work ahead
@@ -15,6 +15,7 @@ def seconds_per_vote(voter: Voter, x: Tensor, sigma: float, *, seconds: float | 
     """Of full batches of an input like x (1, ...), as the voter runs its network: no noise, no counting."""
     least = SECONDS if seconds is None else seconds
     batch = x[:1].to(voter.device).expand(voter.batch, *x.shape[1:]).contiguous()
+    keep_freed_memory()  # as the engine does; else page faults would be timed
     with voting([voter]):
         voter.output(batch, sigma)  # compiles, where it is asked to
         _wait(voter.device)

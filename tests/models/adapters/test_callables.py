@@ -53,7 +53,8 @@ def exported(tmp_path):
     return write
 
 
-def test_an_onnx_file_votes_as_its_network_does(exported, tmp_path):
+def test_an_onnx_file_votes_as_its_network_does(exported, tmp_path, monkeypatch):
+    monkeypatch.setattr(sx.Smoothed, "weights", lambda _: "")  # the file's and the module's differ, and so would noise
     path, weights = exported()
     model = Onnx(path, threads=1)
     pixels = torch.from_numpy(images())
