@@ -131,20 +131,22 @@ class Voter:
         self._settle_layout(noisy[: trial.SMALL].clone(), sigma)
         plain = partial(self._trial, self.model, sigma=sigma)
         with voting([self]):
-            reference = trial.small_trial(plain, noisy)
+            trial.small_trial(plain, noisy, self.dtype)
             if self.compile == compilation.AUTO and self._tried_for != x.shape[1:]:
                 self._choose_mode(noisy[:1], sigma)
             settled = x.shape[1:], sigma, self.mode, self.layout
             before = self._tried.get((*settled, self.batch))
             if self.votes and not (before and (unchanged or before == (weights,) != (None,))):
-                trial.pair_trial(plain, noisy, reference, self.dtype)
+                reference = trial.answers_in_small_batches(plain, noisy)
                 self._try_as_voting(noisy, sigma, reference)
+                trial.pair_trial(plain, noisy, reference, self.dtype)
                 self._tried[*settled, self.batch] = (weights,)
 
     def _try_as_voting(self, noisy: Tensor, sigma: float, reference: Tensor) -> None:
         """Try the sizes of batches that are cast, in the form that votes. Where memory ends, batches are halved."""
-        pieces = (self.batch // PIECES,) if self.compiled and self.batch // PIECES >= LEAST_PIECE else ()
-        for size in (self.batch, *pieces):
+        piece = self.batch // PIECES
+        others = (trial.between(self.batch),) if not self.compiled else (piece,) if piece >= LEAST_PIECE else ()
+        for size in (self.batch, *others):
             try:
                 call = partial(self._trial, self._forward, sigma=sigma)
                 trial.large_trial(call, noisy, size, reference, self.dtype)
