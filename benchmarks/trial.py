@@ -15,7 +15,7 @@ from sigmax.engine import trial
 from sigmax.engine.outputs import differences
 from sigmax.engine.voter import Voter, voting
 from sigmax.noise.gaussian import trial_copies
-from sigmax.systems import input_shape
+from sigmax.systems.behaviour import input_shape
 
 LEAK = 0.004
 

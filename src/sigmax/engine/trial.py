@@ -61,13 +61,13 @@ def small_trial(plain: Call, noisy: Tensor, dtype: torch.dtype) -> None:
 
 def answers_in_small_batches(plain: Call, noisy: Tensor) -> Tensor:
     """The answers for all copies, for the other trials to compare with."""
-    return torch.cat([plain(some.clone()) for some in noisy.split(SMALL)])  # a model may work in place
+    return torch.cat([plain(some.clone()) for some in torch.split(noisy, SMALL)])  # a model may work in place
 
 
 def pair_trial(plain: Call, noisy: Tensor, reference: Tensor, dtype: torch.dtype) -> None:
     """Compare batches of two with small ones; a copy stands at another place in the two."""
     shifted = torch.arange(1, 1 + SMALL, device=noisy.device)
-    pairs = torch.cat([plain(pair.clone()) for pair in noisy[shifted].split(PAIR)])
+    pairs = torch.cat([plain(pair.clone()) for pair in torch.split(noisy[shifted], PAIR)])
     _compare(pairs, reference, shifted, dtype, PAIR)
 
 
