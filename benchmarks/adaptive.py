@@ -20,7 +20,8 @@ import numpy as np
 import torch
 
 import sigmax as sx
-from sigmax.engine.voter import DTYPES, voting
+from sigmax.engine.settings import DTYPES
+from sigmax.engine.voter import voting
 from sigmax.rules.certificate import Certificate, Role, joined
 from sigmax.rules.procedure import NETWORK
 from sigmax.rules.routed.parts import ROUTER

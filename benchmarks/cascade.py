@@ -19,7 +19,7 @@ import torch
 
 import sigmax as sx
 from sigmax.bench.contest import forward_seconds
-from sigmax.engine.voter import DTYPES
+from sigmax.engine.settings import DTYPES
 from sigmax.models.selective import Selective
 from sigmax.rules.certificate import Certificate, joined
 from sigmax.rules.procedure import NETWORK

@@ -20,7 +20,7 @@ from sigmax import models
 from sigmax.bench.forward import seconds_per_vote
 from sigmax.bench.reference_loop import BATCH, count_votes
 from sigmax.bench.time_shares import shares
-from sigmax.engine.voter import DTYPES
+from sigmax.engine.settings import DTYPES
 from sigmax.models.adapters.transformers import Resized
 
 SIGMA, N0, ALPHA = 0.5, 100, 0.001

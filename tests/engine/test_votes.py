@@ -280,12 +280,11 @@ def test_a_model_that_does_not_fit_is_refused_before_any_work(model, message):
 
 @pytest.mark.parametrize("output", [torch.tensor([3]), torch.tensor([-1]), torch.tensor([[float("nan"), 0.0, 0.0]])])
 def test_votes_that_are_no_class_are_never_counted(output):
-    def late(batch):  # behaves in the trial, fails later
-        right = torch.zeros(len(batch), dtype=torch.long)
-        return right if len(batch) == 8 else output.repeat(len(batch), *[1] * (output.ndim - 1))
+    def wrong(batch):
+        return output.repeat(len(batch), *[1] * (output.ndim - 1))
 
     with pytest.raises(sx.RunError, match="NaN logits or a class id outside"):
-        sx.Smoothed(late, sigma=0.5, classes=3).certify(torch.rand(2, 5))
+        sx.Smoothed(wrong, sigma=0.5, classes=3).certify(torch.rand(2, 5))
 
 
 def test_bf16_votes_get_the_same_noise_and_nearly_the_same_counts():
@@ -323,82 +322,6 @@ def test_a_model_that_works_in_place_changes_no_input(change):
     found = sx.Smoothed(in_place, sigma=0.25, classes=2, batch=64).certify(x, n=300)
     assert torch.equal(x, torch.full((30, 1, 4, 4), 0.45))
     assert found == sx.Smoothed(pure, sigma=0.25, classes=2, batch=64).certify(x, n=300)
-
-
-class Batchy(nn.Module):
-    """Normalises by the statistics of the batch it is shown, even in eval mode."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layers = nn.Sequential(nn.BatchNorm2d(1, track_running_stats=False), nn.Flatten(), nn.Linear(16, 3))
-
-    def forward(self, batch):
-        return self.layers(batch)
-
-
-def test_a_model_whose_votes_depend_on_their_batch_is_refused():
-    x = torch.rand(2, 1, 4, 4)
-    with pytest.raises(sx.RequestError, match="changes with the other inputs of its batch"):
-        sx.Smoothed(Batchy(), sigma=0.5, classes=3).certify(x)
-    training = nn.Sequential(nn.BatchNorm2d(1), nn.Flatten(), nn.Linear(16, 3)).train()
-    with pytest.raises(sx.RequestError, match="changes with the other inputs of its batch"):
-        sx.Smoothed(lambda batch: training(batch), sigma=0.5, classes=3).certify(x)
-    with pytest.raises(sx.RequestError, match="take randomness out"):
-        sx.Smoothed(lambda batch: torch.rand(len(batch), 3), sigma=0.5, classes=3).certify(x)
-
-
-class Sequential(nn.Module):
-    """A recurrent net whose batch axis is taken for time: each answer depends on the rows before."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.cell = nn.RNN(4, 3)
-        with torch.no_grad():
-            self.cell.weight_hh_l0.mul_(8)
-
-    def forward(self, batch):
-        return self.cell(batch)[0].flatten(1)[:, :3]
-
-
-def masked(batch):
-    mean = batch.mean().expand(len(batch))
-    return torch.stack([mean, -mean, torch.full_like(mean, -1e9)], 1)
-
-
-def masked_out(batch):
-    mean = batch.mean().expand(len(batch))
-    return torch.stack([mean, -mean, torch.full_like(mean, -torch.inf)], 1)
-
-
-def shifted(batch):
-    mean = batch.mean().expand(len(batch))
-    return torch.stack([mean, -mean, 0 * mean], 1) + 1000
-
-
-def first_row_decides(batch):
-    return (batch[:1].sum() > 0).long().expand(len(batch))
-
-
-@pytest.mark.parametrize("model", [Sequential(), masked, masked_out, shifted, first_row_decides])
-def test_dependence_on_other_rows_is_seen_wherever_they_stand(model):
-    with pytest.raises(sx.RequestError, match="changes with the other inputs of its batch"):
-        sx.Smoothed(model, sigma=0.5, classes=3, domain=None).certify(torch.full((1, 1, 4), 0.02), n=100)
-
-
-@pytest.mark.parametrize(
-    "model",
-    [
-        nn.Sequential(nn.GroupNorm(1, 1), nn.Flatten(), nn.Linear(16, 3)),
-        nn.Sequential(nn.Flatten(), nn.LayerNorm(16), nn.Linear(16, 3)),
-        lambda batch: torch.zeros(len(batch), 3),
-        lambda batch: batch.flatten(1)[:, :3] * 1e-30,
-        lambda batch: batch.flatten(1)[:, :3] * 1e30,
-        lambda batch: torch.cat([batch.flatten(1)[:, :2], torch.full((len(batch), 1), -torch.inf)], 1),
-    ],
-)
-def test_models_that_look_at_each_input_alone_are_accepted(model):
-    sx.Smoothed(model, sigma=0.5, classes=3).certify(torch.rand(2, 1, 4, 4), n=100)
 
 
 def test_serving_another_shape_meanwhile_loses_no_vote():

@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 import sigmax as sx
 from sigmax.records.export import export_tsv
@@ -62,13 +63,17 @@ def test_a_network_for_each_sigma_votes_at_its_own():
 def test_levels_share_a_network_and_no_noise():
     seen = []
 
-    def watching(batch):
-        seen.append(batch.clone())
-        return torch.zeros(len(batch), 2)
+    class Watching(nn.Module):
+        def forward(self, batch):
+            seen.append(batch.clone())
+            return torch.zeros(len(batch), 2)
 
+    watching = Watching()
     f = sx.Cascade(
         [sx.Smoothed(watching, sigma=1.0, classes=2, batch=100)], sx.Smoothed(watching, sigma=1.0, classes=2)
     )
+    f.check(ORIGIN)  # full batches are tried here, and not again
+    seen.clear()
     f.certify(ORIGIN, n0=100, n=100, alpha=0.5)
     rows = torch.cat([batch for batch in seen if len(batch) == 100])
     assert len(torch.unique(rows, dim=0)) == len(rows) >= 200

@@ -5,8 +5,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 import sigmax as sx
+from sigmax.engine.trial import SMALL
 from tests.schemes.helpers import halfspace
 
 # Systems
@@ -63,16 +65,20 @@ def test_batch_order_and_subset_change_no_certificate(rule):
 def test_no_two_parts_share_their_noise():
     seen = {}
 
-    def watching(name):
-        def vote(batch):
-            seen.setdefault(name, []).append(batch.clone())
+    class Watching(nn.Module):
+        def __init__(self, name):
+            super().__init__()
+            self.name = name
+
+        def forward(self, batch):
+            seen.setdefault(self.name, []).append(batch.clone())
             return torch.zeros(len(batch), dtype=torch.long)
 
-        return vote
-
     names = ("router", "expert-0", "expert-1")
-    router, *experts = (sx.Smoothed(watching(name), sigma=1.0, classes=2, batch=100) for name in names)
+    router, *experts = (sx.Smoothed(Watching(name), sigma=1.0, classes=2, batch=100) for name in names)
     system = sx.Dual(router, experts)
+    system.check(ORIGIN)  # full batches are tried here, and not again
+    seen.clear()
     system.certify(ORIGIN, n0=100, n=100, alpha=0.5)
     rows = torch.cat([batch for name in seen for batch in seen[name] if len(batch) == 100])
     assert len(rows) >= 400  # the router's two stages and an expert's
@@ -82,18 +88,21 @@ def test_no_two_parts_share_their_noise():
 def test_a_network_that_serves_two_experts_is_one_voter_and_fills_its_batches():
     sizes = []
 
-    def network(batch):
-        sizes.append(len(batch))
-        return torch.zeros(len(batch), dtype=torch.long)
+    class Network(nn.Module):
+        def forward(self, batch):
+            sizes.append(len(batch))
+            return torch.zeros(len(batch), dtype=torch.long)
 
+    network = Network()
     experts = [sx.Smoothed(network, sigma=s, classes=3) for s in (0.25, 0.5)]
     system = sx.Dual(sx.Smoothed(halfspace([1.0, 0.0]), sigma=0.5, classes=2), experts)
     assert system.voters["expert-0/base"] is system.voters["expert-1/base"]
     x = torch.tensor([[5.0, 0.0], [-5.0, 0.0]])
+    system.check(x)  # full batches are tried here, and not again
     sizes.clear()
     found = system.certify(x, n0=10, n=100)
     assert {stage.name.split("/")[0] for c in found for stage in c.stages} == {"router", "expert-0", "expert-1"}
-    assert [n for n in sizes if n != 8] == [20, 200]  # both experts in one batch, selection and then estimation
+    assert [n for n in sizes if n != SMALL] == [20, 200]  # both experts in one batch, selection and then estimation
 
 
 def test_experts_used_before_still_share_their_network():
@@ -110,18 +119,21 @@ def test_experts_used_before_still_share_their_network():
 def test_a_shared_network_that_takes_sigma_is_told_the_sigma_of_its_noise():
     seen = []
 
-    class Denoiser:
+    class Denoiser(nn.Module):
         takes_sigma = True
 
-        def __call__(self, batch, sigma):
-            if len(batch) > 8:
+        def forward(self, batch, sigma):
+            if len(batch) > SMALL:
                 seen.append((sigma, float(batch[:, 1].std())))
             return torch.zeros(len(batch), dtype=torch.long)
 
     network = Denoiser()
     experts = [sx.Smoothed(network, sigma=s, classes=2) for s in (0.25, 1.0)]
     system = sx.Dual(sx.Smoothed(halfspace([1.0, 0.0]), sigma=1.0, classes=2), experts)
-    system.certify(torch.tensor([[6.0, 0.0], [-6.0, 0.0], [0.0, 0.0]]), n0=500, n=500)
+    x = torch.tensor([[6.0, 0.0], [-6.0, 0.0], [0.0, 0.0]])
+    system.check(x)  # full batches are tried here, and not again
+    seen.clear()
+    system.certify(x, n0=500, n=500)
     assert {sigma for sigma, _ in seen} == {0.25, 1.0}
     assert all(spread == pytest.approx(sigma, rel=0.15) for sigma, spread in seen)
 

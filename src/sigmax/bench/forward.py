@@ -5,7 +5,8 @@ import time
 import torch
 from torch import Tensor
 
-from sigmax.engine.voter import Voter, keep_freed_memory, voting
+from sigmax.engine.settings import keep_freed_memory
+from sigmax.engine.voter import Voter, voting
 
 SECONDS = 0.5  # that a network is timed for, at least
 AT_ONCE = 8  # batches between two looks at the clock: a GPU is given its work ahead

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from sigmax.engine.outputs import class_ids
-from sigmax.engine.voter import Model
+from sigmax.engine.settings import Model
 from sigmax.models.answers import as_tensor
 from sigmax.rules.cascade.parts import LAST, level_name
 from sigmax.rules.certificate import joined

@@ -57,13 +57,12 @@ def refuse_invalid(flag: Tensor, classes: int) -> None:
         )
 
 
-def alike(first: Tensor, second: Tensor) -> bool:
-    """Whether class ids are equal, or logits equal up to what rounding does in a batch of the same size."""
+def differences(first: Tensor, second: Tensor) -> Tensor:
+    """How far each row's answers lie apart: logits in spreads of all rows' logits; class ids 0 or infinitely far."""
     if not first.is_floating_point():
-        return torch.equal(first, second)
-    if not torch.equal(first.isfinite(), second.isfinite()):
-        return False
+        return torch.where(first == second, 0.0, torch.inf)
     # Only what can decide the vote counts: a class that is masked out must not make the rest look alike.
     one, other = (torch.nan_to_num((t - t.amax(1, keepdim=True)).float()).clamp(min=MASKED) for t in (first, second))
     spread = one[one > MASKED].abs().max()  # never empty: the leading class of each row stands at 0
-    return bool((one - other).abs().max() <= 1e-2 * spread)
+    apart = (one - other).abs().amax(1) / spread.clamp(min=torch.finfo(torch.float32).tiny)
+    return apart.masked_fill((first.isfinite() != second.isfinite()).any(1), torch.inf)

@@ -1,31 +1,25 @@
 """A network as a voter: a batch of noisy inputs in, one class id each out."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from sigmax.engine import compilation, placement
-from sigmax.engine.outputs import alike, class_ids, raised_by_model
+from sigmax.engine import compilation, placement, trial
+from sigmax.engine.outputs import class_ids, raised_by_model
 from sigmax.engine.precision import check_computes_in, full_precision
+from sigmax.engine.settings import Model, Precision, batch_size, cpu_batch, device_of, dtype_of
 from sigmax.errors import RequestError, RunError
 from sigmax.models.adapters.exported import as_callable
 from sigmax.models.answers import as_tensor
-from sigmax.noise.addressed import BLOCK
 from sigmax.noise.gaussian import trial_copies
 
-Model = Callable[..., Any]  # a batch to logits or class ids
-Precision = torch.dtype | str  # a dtype of torch, or one of DTYPES by name
-DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-LARGEST_LEARNED = 31 << 20  # bytes; glibc ignores blocks of 32 MiB and more
-TRIAL = 4  # inputs of a trial batch whose neighbours are exchanged
-CPU_BATCH, GPU_BATCH = 1024, 4096  # inputs a forward pass, at most, unless given
 TRIED_BATCHES = (1024, 2048, 4096)  # where a GPU's best one is to be found
 PIECES, LEAST_PIECE = 8, 128  # of a compiled batch: less than half of one is run in eighths of this size or more
 SMALL = 256  # numbers of an input, below which a CPU convolves faster in the usual layout, as measured
-CACHED_NUMBERS = 1 << 17  # input numbers of a batch that suits a CPU's cache, as measured on small networks
 
 
 class Voter:
@@ -58,10 +52,10 @@ class Voter:
             raise RequestError(f"model must be callable (batch -> logits or class ids); got {type(model).__name__}")
         self.model = model
         self.classes = classes
-        self.device = _device(model, device)
-        self.dtype = _dtype(dtype)
+        self.device = device_of(model, device)
+        self.dtype = dtype_of(dtype)
         check_computes_in(model, self.dtype)
-        self.batch = _batch(batch, self.device)
+        self.batch = batch_size(batch, self.device)
         self._batch_was_given = batch is not None
         self.takes_sigma = bool(getattr(model, "takes_sigma", False))
         convolves = isinstance(model, nn.Module) and any(isinstance(part, nn.Conv2d) for part in model.modules())
@@ -71,6 +65,7 @@ class Voter:
         self.mode = "off" if self.compile == compilation.AUTO else self.compile
         self._forward: Model = compilation.compiled(model, self.mode)
         self._tried_for: torch.Size | None = None  # the shape of inputs that "auto" has decided for
+        self._tried: dict[object, tuple[object]] = {}  # full batches that were tried, and with which weights
         self.votes = votes
         self.parts = parts or (classes,)  # the model's logits are those of several networks side by side
         # With others, where they share work (`sharing`). The key holds the voters, so that none of them is replaced.
@@ -79,15 +74,15 @@ class Voter:
     def __getstate__(self) -> dict[str, Any]:
         """What another process needs to vote as this one does: settled mode and batch, and any device of the kind."""
         settled = self.mode if self.compile != compilation.AUTO or self._tried_for is not None else self.compile
-        here = ("_forward", "_copies", "joint", "device")
+        here = ("_forward", "_copies", "joint", "device", "_tried")
         state = {name: value for name, value in vars(self).items() if name not in here}
         layout = str(self.layout).removeprefix("torch.")  # torch cannot save the object
         return {**state, "device": self.device.type, "compile": settled, "layout": layout, "_batch_was_given": True}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self.device, self.layout, self.joint = _device(self.model, state["device"]), getattr(torch, state["layout"]), {}
-        self._copies = None
+        self.device, self.layout = device_of(self.model, state["device"]), getattr(torch, state["layout"])
+        self.joint, self._copies, self._tried = {}, None, {}
         self._forward = compilation.compiled(self.model, self.mode)
 
     @property
@@ -124,31 +119,41 @@ class Voter:
         if numbers < SMALL:
             self.lay_out(torch.contiguous_format)
 
-    def check(self, x: Tensor, sigma: float) -> None:
-        """Cast a few votes to find out, before any long work, whether model and inputs fit together."""
+    def check(self, x: Tensor, sigma: float, *, unchanged: bool = False) -> None:
+        """Cast a few votes to find out, before any long work, whether model and inputs fit together.
+
+        `unchanged`: the model is as it was at the last check, as within a run; full batches are not tried again.
+        """
         self.fit_to(x[0].numel())
         self.copies(fresh=True)
-        noisy = trial_copies(x[0], sigma, 2 * TRIAL)
-        self._settle_layout(noisy, sigma)
+        weights = None if unchanged else trial.stamp(self.model)
+        noisy = trial_copies(x, sigma, trial.COPIES).to(self.device)
+        self._settle_layout(noisy[: trial.SMALL].clone(), sigma)
+        plain = partial(self._trial, self.model, sigma=sigma)
         with voting([self]):
-            self._check_independence(noisy, sigma)
+            trial.small_trial(plain, noisy, self.dtype)
             if self.compile == compilation.AUTO and self._tried_for != x.shape[1:]:
                 self._choose_mode(noisy[:1], sigma)
+            settled = x.shape[1:], sigma, self.mode, self.layout
+            before = self._tried.get((*settled, self.batch))
+            if self.votes and not (before and (unchanged or before == (weights,) != (None,))):
+                reference = trial.answers_in_small_batches(plain, noisy)
+                self._try_as_voting(noisy, sigma, reference)
+                trial.pair_trial(plain, noisy, reference, self.dtype)
+                self._tried[*settled, self.batch] = (weights,)
 
-    def _check_independence(self, noisy: Tensor, sigma: float) -> None:
-        """Raise if the answer for an input depends on the rest of its batch."""
-        same, near = noisy[:TRIAL], noisy[TRIAL:]
-        far = -3 * near
-        # The same inputs in the middle, among other neighbours before and behind, and in another order.
-        half = TRIAL // 2
-        first = self._trial(torch.cat([near[:half], same, near[half:]]), sigma)[half:-half]
-        second = self._trial(torch.cat([far[:half], same.flip(0), far[half:]]), sigma)[half:-half].flip(0)
-        if not alike(first, second):
-            raise RequestError(
-                "the model's answer for an input changes with the other inputs of its batch, so no certificate "
-                "would hold; use running statistics in its normalisation layers, call .eval() on a wrapped module, "
-                "and take randomness out"
-            )
+    def _try_as_voting(self, noisy: Tensor, sigma: float, reference: Tensor) -> None:
+        """Try the sizes of batches that are cast, in the form that votes. Where memory ends, batches are halved."""
+        piece = self.batch // PIECES
+        others = (trial.between(self.batch),) if not self.compiled else (piece,) if piece >= LEAST_PIECE else ()
+        for size in (self.batch, *others):
+            try:
+                call = partial(self._trial, self._forward, sigma=sigma)
+                trial.large_trial(call, noisy, size, reference, self.dtype)
+            except torch.OutOfMemoryError:
+                self._halve_batch()
+                self._try_as_voting(noisy, sigma, reference)
+                return
 
     def _choose_mode(self, one: Tensor, sigma: float) -> None:
         """Settle how to run the network on inputs like `one`: as remembered, or as a trial shows."""
@@ -167,10 +172,10 @@ class Voter:
         self.mode, self.batch, self._tried_for = best.mode, best.batch, one.shape[1:]
         self._forward = compilation.compiled(self.model, best.mode)
 
-    def _trial(self, batch: Tensor, sigma: float) -> Tensor:
+    def _trial(self, forward: Model, batch: Tensor, sigma: float) -> Tensor:
         try:
-            output = self._call(self.model, self._laid_out(batch.to(self.device)), sigma)
-        except RequestError:
+            output = self._call(forward, self._laid_out(batch), sigma)
+        except (RequestError, torch.OutOfMemoryError):
             raise
         except Exception as error:  # a model is the user's code: whatever it raises, its own words say it best
             raise raised_by_model(error, batch, self.device) from error
@@ -190,13 +195,17 @@ class Voter:
             try:
                 parts = [self._votes(batch[i : i + self.batch], sigma) for i in range(0, len(batch), self.batch)]
             except torch.OutOfMemoryError:
-                if self.batch == 1:
-                    raise
-                self.batch //= 2
-                torch.cuda.empty_cache()
+                self._halve_batch()
             else:
                 votes, invalid = zip(*parts, strict=True)
                 return torch.cat(votes), torch.stack(invalid).any()
+
+    def _halve_batch(self) -> None:
+        """To be called where a batch did not fit the memory."""
+        if self.batch == 1:
+            raise  # noqa: PLE0704 (the error that is being handled)
+        self.batch //= 2
+        torch.cuda.empty_cache()
 
     def _votes(self, batch: Tensor, sigma: float) -> tuple[Tensor, Tensor]:
         output = self.output(batch, sigma)
@@ -304,53 +313,3 @@ def _eval_mode(model: nn.Module) -> Iterator[None]:
                 model.train()
         for part, training in before:
             part.training = training
-
-
-def cpu_batch(numbers: int) -> int:
-    """Inputs a forward pass so that a layer's results stay in the cache: 1,024 of 8x8 pixels, 128 of 3x32x32."""
-    fitting = max(1, CACHED_NUMBERS // numbers)
-    return min(CPU_BATCH, max(BLOCK, 1 << fitting.bit_length() - 1))
-
-
-def keep_freed_memory() -> None:
-    """Make the C library keep what a batch frees, where it would hand it back and fault it in again.
-
-    glibc learns from a large block that is freed; without this a small network spends most of its time on page
-    faults (measured: 120,000 votes a second instead of 340,000). Elsewhere it does nothing.
-    """
-    torch.empty(LARGEST_LEARNED, dtype=torch.uint8, device="cpu")
-
-
-def _device(model: Model, device: str | torch.device | None) -> torch.device:
-    if device is None:
-        tensors = [*model.parameters(), *model.buffers()] if isinstance(model, nn.Module) else []
-        return tensors[0].device if tensors else torch.device("cpu")
-    return check_device(device)
-
-
-def check_device(device: str | torch.device) -> torch.device:
-    """The device, if it can be used here."""
-    try:
-        chosen = torch.device(device)
-        torch.empty(1, device=chosen)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise RequestError(f"device {str(device)!r} cannot be used here: {error}. Try device='cpu'") from error
-    return chosen
-
-
-def _dtype(dtype: Precision | None) -> torch.dtype:
-    chosen = DTYPES.get(dtype, dtype) if isinstance(dtype, str) else dtype or torch.float32
-    if chosen not in DTYPES.values():
-        raise RequestError(
-            f"dtype must be one of {', '.join(DTYPES)} or {', '.join(map(str, DTYPES.values()))}; got {dtype!r}"
-        )
-    assert isinstance(chosen, torch.dtype)
-    return chosen
-
-
-def _batch(batch: int | None, device: torch.device) -> int:
-    if batch is None:
-        return CPU_BATCH if device.type == "cpu" else GPU_BATCH
-    if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
-        raise RequestError(f"batch must be a whole number of inputs, at least 1; got {batch!r}")
-    return batch

@@ -15,8 +15,9 @@ from torch import Tensor
 from sigmax.engine.fillers import Spans, filler_for
 from sigmax.engine.inputs import Item, Noisy, sent
 from sigmax.engine.outputs import refuse_invalid
+from sigmax.engine.settings import keep_freed_memory
 from sigmax.engine.sharing import joint_voter
-from sigmax.engine.voter import Voter, keep_freed_memory, voting
+from sigmax.engine.voter import Voter, voting
 from sigmax.errors import RunError
 from sigmax.rules.certificate import Stage
 from sigmax.rules.procedure import (

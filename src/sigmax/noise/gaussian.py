@@ -56,5 +56,6 @@ def block(*, seed: int, input_id: int, stage: str, index: int, shape: tuple[int,
 
 
 def trial_copies(x: Tensor, sigma: float, count: int) -> Tensor:
-    """Noisy copies of one input to try a model on, at most 128 and always the same; no vote on them is counted."""
-    return x + sigma * block(seed=0, input_id=0, stage="trial", index=0, shape=tuple(x.shape))[:count]
+    """Noisy copies of the inputs in turn to try a model on, at most 128; no vote on them is counted."""
+    noise = block(seed=0, input_id=0, stage="trial", index=0, shape=tuple(x.shape[1:]))[:count]
+    return x[torch.arange(count) % len(x)] + sigma * noise

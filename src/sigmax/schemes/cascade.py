@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
-from sigmax.engine.voter import Model
+from sigmax.engine.settings import Model
 from sigmax.errors import RequestError
 from sigmax.numbers import is_number
 from sigmax.rules.cascade.parts import LAST, level_name

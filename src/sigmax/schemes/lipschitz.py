@@ -2,7 +2,8 @@
 
 import torch
 
-from sigmax.engine.voter import Model, Voter
+from sigmax.engine.settings import Model
+from sigmax.engine.voter import Voter
 from sigmax.rules.lipschitz import LipschitzRule
 from sigmax.schemes.registry import NetworkSource, register
 from sigmax.schemes.scheme import Domain, Scheme

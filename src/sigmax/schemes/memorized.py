@@ -7,7 +7,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from sigmax.engine.voter import Model, Voter
+from sigmax.engine.settings import Model
+from sigmax.engine.voter import Voter
 from sigmax.errors import RequestError
 from sigmax.radius import Memory
 from sigmax.rules.certificate import Certificate, Outcome, Prediction

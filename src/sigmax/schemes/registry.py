@@ -5,7 +5,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any, Protocol
 
-from sigmax.engine.voter import Model
+from sigmax.engine.settings import Model
 from sigmax.errors import RequestError
 from sigmax.rules import registry as rules
 from sigmax.rules.procedure import Rule

@@ -142,7 +142,8 @@ class Scheme:
         others get the votes they would have got in an uninterrupted run.
         """
         self.check_question(n0=n0, n=n, alpha=alpha, sampling=sampling)
-        noisy = Noisy(self.check(x), check_ids(ids, len(x)), check_uint64("seed", seed), weights or self.weights())
+        x = self.check(x, unchanged=weights is not None)
+        noisy = Noisy(x, check_ids(ids, len(x)), check_uint64("seed", seed), weights or self.weights())
         procedures = self._procedures(
             lambda: self.rule.certifying(n0=n0, n=n, alpha=alpha, sampling=sampling), noisy, known
         )
@@ -202,15 +203,18 @@ class Scheme:
         return max(1, -(-ADAPTIVE_BATCHES * largest // max(1, min(n0, sampling.first))))
 
     @final
-    def check(self, x: Inputs) -> Tensor:
-        """The inputs as float32 on the CPU, after every check that needs no long work."""
+    def check(self, x: Inputs, *, unchanged: bool = False) -> Tensor:
+        """The inputs as float32 on the CPU, after every check that needs no long work.
+
+        `unchanged`: the networks are as they were when last checked, as within a run.
+        """
         x = check_inputs(x, self.domain)
         if self.grid is not None:
             x = whole_steps(x, self.grid)
         for name, voter in self.voters.items():
             if voter.votes:
                 check_resolution(x, self.sigma_of(name))
-            voter.check(x, self.sigma_of(name))
+            voter.check(x, self.sigma_of(name), unchanged=unchanged)
         return x
 
     def sigma_of(self, network: str) -> float:

@@ -6,7 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sigmax.engine.voter import Model, Voter
+from sigmax.engine.settings import Model
+from sigmax.engine.voter import Voter
 from sigmax.errors import RequestError
 from sigmax.rules.elastic import SIGMA, SemiElasticRule
 from sigmax.schemes.fields import SigmaField

@@ -2,7 +2,8 @@
 
 import torch
 
-from sigmax.engine.voter import Model, Voter
+from sigmax.engine.settings import Model
+from sigmax.engine.voter import Voter
 from sigmax.errors import RequestError
 from sigmax.radius.noise import Gaussian, Noise, grid_of
 from sigmax.rules.smoothed import Bound, SmoothedRule

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from sigmax import request
-from sigmax.engine.voter import check_device
+from sigmax.engine.settings import check_device
 from sigmax.errors import RequestError
 from sigmax.files import replacing
 from sigmax.models.checkpoints.bfloat16 import Store, check_store

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from sigmax.engine.voter import Model
+from sigmax.engine.settings import Model
 from sigmax.errors import RequestError
 from sigmax.rules.certificate import joined
 from sigmax.rules.procedure import NETWORK

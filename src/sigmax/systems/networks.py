@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from sigmax import models
-from sigmax.engine.voter import Model
+from sigmax.engine.settings import Model
 from sigmax.errors import RequestError
 from sigmax.models import Denoised, Program
 from sigmax.models.adapters import programs

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from sigmax.engine.voter import Model
+from sigmax.engine.settings import Model
 from sigmax.errors import RequestError
 from sigmax.models import Denoised
 from sigmax.schemes.scheme import Scheme

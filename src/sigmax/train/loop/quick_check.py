@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from sigmax import bounds, radius
-from sigmax.engine.voter import GPU_BATCH, cpu_batch, keep_freed_memory
+from sigmax.engine.settings import GPU_BATCH, cpu_batch, keep_freed_memory
 from sigmax.train.denoised import answers
 from sigmax.train.loop.fit import VALIDATION, seeded
 from sigmax.train.loop.stored import in_unit
