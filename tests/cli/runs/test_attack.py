@@ -7,6 +7,7 @@ import pytest
 
 import sigmax as sx
 from sigmax.rules import smoothed as smoothed_rule
+from tests.jobs.attack.conftest import known_seeds  # noqa: F401 (a fixture of every test here)
 
 QUICK = ("--steps", 6, "--restarts", 1, "--samples", 4, "--walk", 0, "--n", 500)
 
