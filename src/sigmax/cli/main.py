@@ -1,9 +1,10 @@
-"""The command line. Exit codes: 0 done, 1 the run failed, 2 the request was wrong, 130 interrupted (Ctrl-C).
+"""The command line. Exit codes: 0 done, 1 the run failed, 2 the request was wrong, 130 interrupted (Ctrl-C, SIGTERM).
 
 Verbs import torch, pandas and the like when they run, so that `verify` and `report` work where torch does not.
 """
 
 import io
+import signal
 import sys
 import warnings
 from typing import Annotated
@@ -84,9 +85,13 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     quiet_but_first()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what a scheduler sends is Ctrl-C: end cleanly
     warnings.showwarning = warned
     try:
         app()
     except (RequestError, RunError) as error:
         complain(f"error: {error}", style="red")
         sys.exit(2 if isinstance(error, RequestError) else 1)
+    except KeyboardInterrupt:  # before the verb began: nothing is there to be kept
+        complain("\nInterrupted. Nothing was begun; run the same command again.", style="yellow")
+        sys.exit(130)
