@@ -7,8 +7,9 @@ Each verb runs as a process of its own, forked from this one after all imports, 
 loading of torch. A chain begins in an empty folder. It is killed (SIGKILL or SIGTERM, by lot) up to CHAIN times, each
 at a moment drawn evenly from the time the undisturbed run took; then it runs to its end. The end must equal that of the
 undisturbed run: every file byte for byte, but for seconds and speeds; every run file record for record, no input twice,
-and it must verify. Nothing may be lost: a record that was in a run file at a kill is there at the next. A chain
-that ends otherwise is printed with what differs, and the exit code is 1.
+and it must verify. Nothing may be lost: a record that was in a run file at a kill is there at the next. A verb that
+SIGTERM ends must say that the command is to be repeated. A chain that ends otherwise is printed with what differs, and
+the exit code is 1.
 """
 
 import argparse
@@ -242,6 +243,8 @@ def chain(words: str, folder: Path, expected: dict[str, Any], tally: Tally, chan
         tally.at_work += len([path for path in folder.rglob("*") if path.is_file()]) > 1
         if code not in (-how, 130):
             tally.wrong.append(f"{verb}: {how.name} gave exit code {code}: {process.said[-800:]}")
+        if code == 130 and not ("Interrupted." in process.said and "same command" in process.said):
+            tally.wrong.append(f"{verb}: after {how.name} it does not say how to go on: {process.said[-800:]!r}")
         there = recorded(folder)
         if lost := [key for key, line in kept.items() if there.get(key) != line]:
             tally.wrong.append(f"{verb}: {len(lost)} records lost, such as {lost[0]}")

@@ -17,7 +17,7 @@ from sigmax.cli.build.dual import dual
 from sigmax.cli.build.others import lipschitz, memorized, semi_elastic
 from sigmax.cli.build.smoothed import smoothed
 from sigmax.cli.help import plain
-from sigmax.cli.progress import complain, quiet_but_first, say, warned
+from sigmax.cli.progress import GO_ON, by_interrupt, complain, quiet_but_first, say, warned
 from sigmax.cli.runs import attack, logs, merge, show, verify
 from sigmax.cli.train import calibrate, classifier, denoiser, finetune, label, router
 from sigmax.errors import RequestError, RunError
@@ -89,9 +89,11 @@ def main() -> None:
     warnings.showwarning = warned
     try:
         app()
-    except (RequestError, RunError) as error:
+    except BaseException as error:
+        if by_interrupt(error):  # where the verb itself had nothing to say
+            complain(f"\nInterrupted. Finished files are kept. {GO_ON}", style="yellow")
+            sys.exit(130)
+        if not isinstance(error, RequestError | RunError):
+            raise
         complain(f"error: {error}", style="red")
         sys.exit(2 if isinstance(error, RequestError) else 1)
-    except KeyboardInterrupt:  # before the verb began: nothing is there to be kept
-        complain("\nInterrupted. Nothing was begun; run the same command again.", style="yellow")
-        sys.exit(130)
