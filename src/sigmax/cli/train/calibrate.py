@@ -71,8 +71,10 @@ def _cascade(system: str, out: Path, device: str | None) -> "Cascade":
         raise RequestError(f"{out} is the system to begin with; name another folder with --out")
     if (out / systems.HEAD).exists():
         there = systems.load(out, device=device)
-        confidence = [getattr(level.voters["base"].model, "confidence", None) for level in getattr(there, "levels", ())]
-        ours = len(confidence) == len(scheme.levels) and None not in confidence
-        if not ours or systems.fingerprint(with_confidence(scheme, confidence)) != systems.fingerprint(there):
+        models = [level.voters["base"].model for level in getattr(there, "levels", ())]
+        confidence = [model.confidence for model in models if hasattr(model, "confidence")]
+        if len(confidence) != len(scheme.levels) or systems.fingerprint(
+            with_confidence(scheme, confidence)
+        ) != systems.fingerprint(there):
             raise RequestError(f"{out} holds another system; choose another folder")
     return scheme
