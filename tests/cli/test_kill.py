@@ -99,11 +99,12 @@ def test_a_torn_last_line_is_made_whole(system, tmp_path, uninterrupted, sigmax)
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_cleanly_and_says_how_to_go_on(system, tmp_path, uninterrupted, sigmax):
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_and_a_scheduler_end_it_cleanly_and_it_says_how_to_go_on(system, tmp_path, uninterrupted, sigmax, how):
     out = tmp_path / "run.jsonl"
     process = start(certify_words(system, out))
     wait_for(process, out, 5, patience=60)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(how)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "Interrupted" in said

@@ -109,6 +109,24 @@ def test_interrupted_predictions_say_that_they_start_over(system, sigmax, monkey
     assert "to go on" not in done.stderr
 
 
+@pytest.mark.parametrize("closing", [False, True])
+def test_a_verb_without_words_of_its_own_says_how_to_go_on(tmp_path, sigmax, monkeypatch, closing):
+    """Also where closing a half-written file raises, which hides the interrupt."""
+
+    def interrupted(*_, **__):
+        try:
+            raise KeyboardInterrupt
+        finally:
+            if closing:
+                raise ValueError("inconsistent stream state")
+
+    monkeypatch.setattr("sigmax.records.merge.merge", interrupted)
+    done = sigmax("merge", tmp_path / "a.jsonl", tmp_path / "b.jsonl", "--out", tmp_path / "c.jsonl")
+    assert done.returncode == 130
+    assert "Interrupted. Finished files are kept. Run the same command again to go on." in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_training_goes_on_or_is_done(trained, sigmax):
     words = ["train", "classifier", "--data", "digits", "--sigma", "0.5", "--epochs", "8"]
     out = trained / "net.safetensors"

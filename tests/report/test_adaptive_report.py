@@ -5,11 +5,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import sigmax as sx
 from sigmax import RequestError, report
 from sigmax.records.run import Run
+from sigmax.report.compare.comparison import summary
 from sigmax.report.metrics.adaptive import furthest_asked, mean_samples, shared_targets, up_to
 from tests.report.digits import INPUTS, N, adaptive_run, system
 from tests.report.pages import at, data, markdown_of, page_of
@@ -32,6 +34,13 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Runs:
         "free": adaptive_run("high", folder / "free.jsonl"),
         "dual": adaptive_run("consensus", folder / "dual.jsonl", targets=TARGETS),
     }
+
+
+def test_a_summary_from_the_file_is_the_table_of_the_run(asked: Runs) -> None:
+    for run in asked.values():
+        pd.testing.assert_frame_equal(summary(run.path, run.plan), report.compare([run]))
+    few = asked["free"].only({"start": 0, "skip": 2, "count": 3})
+    pd.testing.assert_frame_equal(summary(few.path, few.plan), report.compare([few]))
 
 
 SHARES: dict[str, Callable[[Run], object]] = {

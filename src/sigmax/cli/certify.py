@@ -1,12 +1,13 @@
 """`sigmax certify`: certify a data set into a run file."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sigmax.cli import options as opt
 from sigmax.cli.progress import complain, console, note_fewer, progress, resumable, say
-from sigmax.cli.tables import summary_table
+from sigmax.cli.tables import shown
 from sigmax.errors import RequestError
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
     from sigmax.data import Dataset
     from sigmax.records.lines import Record
-    from sigmax.records.run import Run
+    from sigmax.records.plan import Plan
     from sigmax.schemes.scheme import Scheme
 
 MANY_VOTES = 50_000  # fewer are cast in no time
@@ -55,7 +56,7 @@ def certify(
     """
     from sigmax import data as sources
     from sigmax import systems
-    from sigmax.jobs.certify import certify_run
+    from sigmax.jobs.certify import certify_file
     from sigmax.rules.sampling import asked
 
     question = asked(sampling, opt.radii(targets), tolerance)
@@ -76,8 +77,8 @@ def certify(
         progress(f"certify {out.name}") as watch,
     ):
         seen = _printed(dataset) if verbose else None
-        run = certify_run(scheme, dataset, out, **request, **inputs, **machines, watch=watch, seen=seen)
-    _conclude(run)
+        plan = certify_file(scheme, dataset, out, **request, **inputs, **machines, watch=watch, seen=seen)
+    _conclude(out, plan)
 
 
 def _printed(dataset: "Dataset") -> "Callable[[Record], None]":
@@ -125,11 +126,12 @@ def _warn_of_long_work(scheme: "Scheme", dataset: "Dataset", n: int, maximum: in
         )
 
 
-def _conclude(run: "Run") -> None:
+def _conclude(out: Path, plan: "Plan") -> None:
     from sigmax.records.run import planned_inputs
+    from sigmax.report.compare.comparison import summary
 
-    console.print(summary_table([run]))
-    there = planned_inputs(run.path)
-    if there > run.planned:
-        say(f"{run.path} has {there:,} inputs, which all stay; the table is of the {run.planned:,} asked for.")
-    say(f"Run file: {run.path}. Next: sigmax verify {run.path}, sigmax report {run.path} --out report")
+    console.print(shown(summary(out, plan), norm=plan.norm))
+    there, asked = planned_inputs(out), len(plan.indices)
+    if there > asked:
+        say(f"{out} has {there:,} inputs, which all stay; the table is of the {asked:,} asked for.")
+    say(f"Run file: {out}. Next: sigmax verify {out}, sigmax report {out} --out report")

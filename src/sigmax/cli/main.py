@@ -1,9 +1,10 @@
-"""The command line. Exit codes: 0 done, 1 the run failed, 2 the request was wrong, 130 interrupted (Ctrl-C).
+"""The command line. Exit codes: 0 done, 1 the run failed, 2 the request was wrong, 130 interrupted (Ctrl-C, SIGTERM).
 
 Verbs import torch, pandas and the like when they run, so that `verify` and `report` work where torch does not.
 """
 
 import io
+import signal
 import sys
 import warnings
 from typing import Annotated
@@ -16,7 +17,7 @@ from sigmax.cli.build.dual import dual
 from sigmax.cli.build.others import lipschitz, memorized, semi_elastic
 from sigmax.cli.build.smoothed import smoothed
 from sigmax.cli.help import plain
-from sigmax.cli.progress import complain, quiet_but_first, say, warned
+from sigmax.cli.progress import GO_ON, by_interrupt, complain, quiet_but_first, say, warned
 from sigmax.cli.runs import attack, logs, merge, show, verify
 from sigmax.cli.train import calibrate, classifier, denoiser, finetune, label, router
 from sigmax.errors import RequestError, RunError
@@ -84,9 +85,15 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     quiet_but_first()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what a scheduler sends is Ctrl-C: end cleanly
     warnings.showwarning = warned
     try:
         app()
-    except (RequestError, RunError) as error:
+    except BaseException as error:
+        if by_interrupt(error):  # where the verb itself had nothing to say
+            complain(f"\nInterrupted. Finished files are kept. {GO_ON}", style="yellow")
+            sys.exit(130)
+        if not isinstance(error, RequestError | RunError):
+            raise
         complain(f"error: {error}", style="red")
         sys.exit(2 if isinstance(error, RequestError) else 1)

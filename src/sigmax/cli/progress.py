@@ -102,11 +102,23 @@ class _Lines:
             print(f"{self.what}: {text}", flush=True)
 
 
+GO_ON = "Run the same command again to go on."
+
+
 @contextmanager
-def resumable(kept: str, repeated: str = "Run the same command again to go on.") -> Iterator[None]:
+def resumable(kept: str, repeated: str = GO_ON) -> Iterator[None]:
     """End cleanly on Ctrl-C, and say what is kept and what repeating the command does."""
     try:
         yield
-    except KeyboardInterrupt:
+    except BaseException as error:
+        if not by_interrupt(error):
+            raise
         complain(f"\nInterrupted. {kept} {repeated}", style="yellow")
         raise typer.Exit(130) from None
+
+
+def by_interrupt(error: BaseException | None) -> bool:
+    """Whether Ctrl-C is behind an error: files that are closed half-written may raise errors of their own."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return error is not None

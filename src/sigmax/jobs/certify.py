@@ -69,13 +69,48 @@ def certify_run(
     `backend`: "local" (this machine), "ray:ADDRESS" (a cluster; without `workers` as many as it has room for) or "ray"
     (the one that RAY_ADDRESS names, else one started here). `gpus_per_worker`: 1 (default on GPUs) or a share of one.
     """
+    question: dict[str, Any] = {"n0": n0, "n": n, "alpha": alpha, "seed": seed}
+    plan = certify_file(
+        scheme,
+        dataset,
+        out,
+        sampling=asked(sampling, targets, tolerance),
+        workers=workers,
+        gpus_per_worker=gpus_per_worker,
+        backend=backend,
+        watch=watch,
+        seen=seen,
+        start=start,
+        skip=skip,
+        maximum=maximum,
+        **question,
+    )
+    run = read(out)
+    return run if same(run.plan.inputs, plan.inputs) else run.only(plan.inputs)
+
+
+def certify_file(
+    scheme: Scheme,
+    dataset: object,
+    out: str | Path,
+    *,
+    sampling: Sampling,
+    workers: int | None = None,
+    gpus_per_worker: float | None = None,
+    backend: str = "local",
+    watch: Watch | None = None,
+    seen: Callable[[Record], None] | None = None,
+    **question: Any,
+) -> Plan:
+    """As `certify_run`, but nothing is read back, so that memory does not grow with the run; returns what was asked.
+
+    question: the other arguments of `certify_run`, all of them.
+    """
     helpers = chosen(workers, backend, gpus_per_worker)
     if helpers is not None:
         helpers.check(scheme)
     data = as_dataset(dataset, classes=scheme.classes)
-    which: dict[str, Any] = {"start": start, "skip": skip, "maximum": maximum}
-    question = asked(sampling, targets, tolerance)
-    plan = plan_run(scheme, data, n0=n0, n=n, alpha=alpha, seed=seed, sampling=question, **which)
+    plan = plan_run(scheme, data, sampling=sampling, **question)
     with Journal(Path(out), plan, seen=seen) as journal:
         if not journal.answered:
             with shown(watch, f"certify {Path(out).name}") as advance:
@@ -83,8 +118,7 @@ def certify_run(
                     local.certify_into(journal, scheme.fresh(), data, advance)
                 else:
                     certify_into(journal, scheme, data, advance, helpers)
-    run = read(out)
-    return run if same(run.plan.inputs, plan.inputs) else run.only(plan.inputs)
+    return plan
 
 
 def plan_run(

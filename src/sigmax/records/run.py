@@ -88,9 +88,14 @@ class Run:
 
     def sigma_of(self, certificate: Certificate) -> float:
         """The noise of the classifier that answered; NaN where none was asked."""
-        if not certificate.stages:
-            return float(self.plan.rule.get("sigma", math.nan))
-        return math.nan if certificate.sigma is None else certificate.sigma
+        return sigma_of(self.plan, certificate)
+
+
+def sigma_of(plan: Plan, certificate: Certificate) -> float:
+    """The noise of the classifier that answered in a run of this plan; NaN where none was asked."""
+    if not certificate.stages:
+        return float(plan.rule.get("sigma", math.nan))
+    return math.nan if certificate.sigma is None else certificate.sigma
 
 
 def read(path: str | Path) -> Run:
@@ -117,6 +122,15 @@ def _refuse_unknown_rule(path: Path, plan: Plan) -> None:
             raise RequestError(f"the plan of an imported log must name its sigma; got {plan.rule.get('sigma')!r:.80}")
     except RequestError as error:
         raise RequestError(f"{path}, line 1: {error}. `sigmax verify` lists all damage") from error
+
+
+def each_record(path: Path) -> Iterator[Record]:
+    """The records of a run file, one at a time; keeps none of them."""
+    run = Assembly(keep=False)
+    for _, line in numbered_lines(path):
+        record = run.take(line)
+        if record is not None:
+            yield record
 
 
 def planned_inputs(path: Path) -> int:

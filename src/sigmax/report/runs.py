@@ -69,7 +69,7 @@ def named(sources: Source | Iterable[Source]) -> dict[str, Run]:
 
 
 def _names(runs: list[Run]) -> list[str]:
-    names = [_stem(run.path) + ("" if run.finished else " (unfinished)") for run in runs]
+    names = [stem(run.path) + ("" if run.finished else " (unfinished)") for run in runs]
     shared, paths = _repeated(names), [run.path for run in runs]
     names = [
         f"{p.resolve().parent.name}/{name}" if name in shared else name for p, name in zip(paths, names, strict=True)
@@ -82,7 +82,7 @@ def _names(runs: list[Run]) -> list[str]:
     return names
 
 
-def _stem(path: Path) -> str:
+def stem(path: Path) -> str:
     """The file's name without .gz and one more ending; '.25' in 'sigma_0.25' is no ending."""
     path = path.with_suffix("") if path.suffix == ".gz" else path
     return path.stem if path.suffix[1:].isalpha() else path.name

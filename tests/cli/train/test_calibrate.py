@@ -31,6 +31,13 @@ def test_it_writes_the_cascade_with_the_thresholds_that_were_chosen(trained, sys
     assert 0 < chosen < 1
     assert f"{chosen:.4g}" in done.stdout
     assert after.last.sigma == before.last.sigma
+    written = {path.name: path.read_bytes() for path in out.iterdir()}
+    assert sigmax("calibrate", cascade, *how, "--out", out).returncode == 0  # as after a kill at the very end
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == written
+    for place, message in ((cascade, "is the system to begin with"), (system, "holds another system")):
+        refused = sigmax("calibrate", cascade, *how, "--out", place)
+        assert refused.returncode == 2
+        assert message in refused.stderr
     assert sigmax("certify", out, "--data", "digits", "--max", 3, "--n", 200, "--out", tmp_path / "r").returncode == 0
 
 

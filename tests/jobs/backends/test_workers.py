@@ -44,7 +44,8 @@ def test_two_workers_write_the_records_of_one_process(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sampling", ["fixed", "adaptive"])
-@pytest.mark.parametrize(("name", "workers"), [("dual-consensus", 1), ("cascade-selective", 2), ("smoothed", 5)])
+@pytest.mark.parametrize("workers", [1, 2, 5])
+@pytest.mark.parametrize("name", ["smoothed", "dual-consensus", "cascade-selective"])
 def test_any_scheme_and_any_number_of_workers(tmp_path, backend, name, workers, sampling):
     scheme, data = TABLE[name].build(linear(), 10), images()
     how = {**HOW, "sampling": sampling}

@@ -1,6 +1,7 @@
 """`sigmax calibrate`: the confidence thresholds of a cascade, chosen on held-out images."""
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -8,6 +9,9 @@ from sigmax.cli import options as opt
 from sigmax.cli.build.networks import SystemOut, conclude
 from sigmax.cli.progress import STARTS_OVER, complain, progress, resumable, say
 from sigmax.errors import RequestError
+
+if TYPE_CHECKING:
+    from sigmax.schemes.cascade import Cascade
 
 
 def calibrate(
@@ -27,7 +31,8 @@ def calibrate(
 ) -> None:
     """Choose the confidence below which each level of a cascade defers, on images that no network was trained on.
 
-    The system given is left as it is; the thresholds that levels have now do not matter.
+    The system given is left as it is; the thresholds that levels have now do not matter. A repeated command finds its
+    own result in `--out` and leaves it as it is.
 
     A pipeline does it on images that it holds out of all training (`[calibrate]`). Here the caller chooses them: the
     images of `--split`, `--start`, `--skip` and `--max`.
@@ -35,18 +40,12 @@ def calibrate(
     Example: `sigmax calibrate systems/cascade --data npz:held-out.npz --split test --out systems/tuned`
     """
     from sigmax import data as sources
-    from sigmax import systems
     from sigmax.config import with_changes
-    from sigmax.schemes.cascade import Cascade
     from sigmax.train.calibrate import CalibrateOptions, with_confidence
     from sigmax.train.calibrate import calibrate as choose
 
     asked = with_changes(CalibrateOptions(), changes or [])
-    scheme = systems.load(system, device=device)
-    if not isinstance(scheme, Cascade):
-        raise RequestError(f"{system} is not a cascade, so it has no levels to calibrate; `sigmax build cascade`")
-    if (out / "system.toml").exists():
-        raise RequestError(f"{out} holds a system already; choose another folder")
+    scheme = _cascade(system, out, device)
     dataset = sources.load(data, split)
     held_out = dataset.take(sources.select(len(dataset), start=start, skip=skip, maximum=maximum))
     with resumable("Nothing is kept of it.", STARTS_OVER), progress(f"calibrate {out.name}") as watch:
@@ -57,3 +56,25 @@ def calibrate(
     say(f"Estimated certified accuracy in % on the {len(held_out)} images: {accuracies}.")
     complain("note: the estimate is optimistic, since the thresholds were chosen on these images", style="yellow")
     conclude(with_confidence(scheme, found.confidence), out)
+
+
+def _cascade(system: str, out: Path, device: str | None) -> "Cascade":
+    """The cascade to calibrate; refused where the folder holds what no calibration of it can have written."""
+    from sigmax.schemes.cascade import Cascade
+    from sigmax.systems import folder as systems
+    from sigmax.train.calibrate import with_confidence
+
+    scheme = systems.load(system, device=device)
+    if not isinstance(scheme, Cascade):
+        raise RequestError(f"{system} is not a cascade, so it has no levels to calibrate; `sigmax build cascade`")
+    if Path(system).resolve() == out.resolve():
+        raise RequestError(f"{out} is the system to begin with; name another folder with --out")
+    if (out / systems.HEAD).exists():
+        there = systems.load(out, device=device)
+        models = [level.voters["base"].model for level in getattr(there, "levels", ())]
+        confidence = [model.confidence for model in models if hasattr(model, "confidence")]
+        if len(confidence) != len(scheme.levels) or systems.fingerprint(
+            with_confidence(scheme, confidence)
+        ) != systems.fingerprint(there):
+            raise RequestError(f"{out} holds another system; choose another folder")
+    return scheme

@@ -2,21 +2,27 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 import pandas as pd
 
-from sigmax.records.run import Run
+from sigmax.records.plan import Plan
+from sigmax.records.run import Run, each_record
 from sigmax.report.compare.diagnosis import ReferenceLine, RoutingAnalysis, routing_analysis
 from sigmax.report.metrics.accuracy import (
     Floats,
     average_radius,
-    certified_counts,
+    certified_radii,
     easiest_share,
     grid,
+    grid_of,
+    mean_of,
     mean_radius,
+    reached,
 )
-from sigmax.report.metrics.adaptive import furthest_asked, is_adaptive, mean_samples
-from sigmax.report.runs import Source, named
+from sigmax.report.metrics.adaptive import Planned, furthest_asked, is_adaptive, mean_samples
+from sigmax.report.metrics.figures import Figures, figures_of
+from sigmax.report.runs import Source, named, stem
 from sigmax.report.schemes import assumed_by
 
 SIGMAS_SHOWN = 4
@@ -53,33 +59,47 @@ def compare(
 
 def table(runs: Mapping[str, Run], found: RoutingAnalysis, radii: Floats, *, strict: bool) -> pd.DataFrame:
     """The rows of the runs, then those of oracle and envelope."""
-    rows = [{"name": name, **_row(run, radii, strict)} for name, run in runs.items()]
-    frame = pd.DataFrame(rows + [_reference(line, radii, strict) for line in found.lines])
-    samples = [mean_samples(run) if is_adaptive(run) else math.nan for run in runs.values()]
+    figures = {name: figures_of(run.plan, run.records) for name, run in runs.items()}
+    return _table(figures, [_reference(line, radii, strict) for line in found.lines], radii, strict)
+
+
+def summary(path: str | Path, plan: Plan) -> pd.DataFrame:
+    """`compare` of one finished run file that was asked for the inputs of this plan; few bytes an input are kept."""
+    members = plan.indices if isinstance(plan.indices, range) else frozenset(plan.indices)
+    records = (record for record in each_record(Path(path)) if record.index in members)
+    figures = figures_of(plan, records)
+    return _table({stem(Path(path)): figures}, [], grid_of([(figures, figures.radii)], None), strict=False)
+
+
+def _table(
+    figures: Mapping[str, Figures], references: list[dict[str, object]], radii: Floats, strict: bool
+) -> pd.DataFrame:
+    rows = [{"name": name, **_row(of, radii, strict)} for name, of in figures.items()]
+    frame = pd.DataFrame(rows + references)
+    samples = [of.samples / of.inputs if is_adaptive(of) else math.nan for of in figures.values()]
     if not all(map(math.isnan, samples)):
         place = list(frame.columns).index("n") + 1
-        frame.insert(place, MEAN_SAMPLES, samples + [math.nan] * len(found.lines))
+        frame.insert(place, MEAN_SAMPLES, samples + [math.nan] * len(references))
     return frame
 
 
-def _row(run: Run, radii: Floats, strict: bool) -> dict[str, object]:
-    inputs = len(run.records)
+def _row(of: Figures, radii: Floats, strict: bool) -> dict[str, object]:
     return {
-        "sigma": sigmas(run),
-        "n": run.plan.n,
-        "alpha": run.plan.alpha,
-        "inputs": inputs,
-        **accuracies(run, radii, strict=strict),
-        **_means(run),
-        "abstained": 100 * sum(record.certificate.predicted is None for record in run.records) / inputs,
+        "sigma": _listed(of.sigmas),
+        "n": of.plan.n,
+        "alpha": of.plan.alpha,
+        "inputs": of.inputs,
+        **_accuracies(of, of.radii, of.inputs, radii, strict),
+        **_means(of),
+        "abstained": 100 * of.abstained / of.inputs,
     }
 
 
-def _means(run: Run) -> dict[str, float]:
-    if not run.labelled:
-        return {MEAN_RADIUS: mean_radius(run)}
-    average = average_radius(run)
-    return {ACR: average.value, EASIEST: 100 * average.easiest_tenth}
+def _means(of: Figures) -> dict[str, float]:
+    mean = mean_of(of.radii, of.inputs)
+    if not of.plan.labelled:
+        return {MEAN_RADIUS: mean}
+    return {ACR: mean, EASIEST: 100 * easiest_share(of.radii, of.inputs)}
 
 
 def is_accuracy(frame: pd.DataFrame) -> bool:
@@ -89,9 +109,12 @@ def is_accuracy(frame: pd.DataFrame) -> bool:
 
 def accuracies(run: Run, radii: Floats, *, strict: bool) -> dict[str, float]:
     """Certified accuracy (without labels: share) in %, a column a radius; NaN beyond the largest radius asked about."""
+    return _accuracies(run, certified_radii(run), len(run.records), radii, strict)
+
+
+def _accuracies(run: Planned, certified: Floats, inputs: int, radii: Floats, strict: bool) -> dict[str, float]:
     # 100 * k / n rather than 100 * (k / n): a share of exactly 37.25% must not become 37.25000000000001
-    certified = 100 * certified_counts(run, radii, strict=strict) / len(run.records)
-    return _columns(radii, certified, furthest_asked(run))
+    return _columns(radii, 100 * reached(certified, radii, strict=strict) / inputs, furthest_asked(run))
 
 
 def _reference(line: ReferenceLine, radii: Floats, strict: bool) -> dict[str, object]:
@@ -126,7 +149,11 @@ def sigmas(run: Run) -> str:
 
     "none" is a classifier without noise; inputs on which no expert was asked do not count.
     """
-    used = sorted(set(run.frame()["sigma"].dropna()))
+    return _listed(figures_of(run.plan, run.records).sigmas)
+
+
+def _listed(levels: Iterable[float]) -> str:
+    used = sorted(levels)
     if not used:
         return "-"
     if len(used) > SIGMAS_SHOWN:

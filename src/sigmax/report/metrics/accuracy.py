@@ -20,7 +20,7 @@ from sigmax.errors import RequestError
 from sigmax.radius import known_share
 from sigmax.records.rounding import down, share_up
 from sigmax.records.run import Run
-from sigmax.report.metrics.adaptive import furthest_asked, targets, up_to, where_asked
+from sigmax.report.metrics.adaptive import Planned, furthest_asked, targets, up_to, where_asked
 from sigmax.report.runs import Source, labelled, load
 from sigmax.rules.notebook import paragraph
 
@@ -143,10 +143,15 @@ def grid(runs: Collection[Run], radii: Sequence[float] | Floats | None) -> Float
     Where that is far, steps are wider, the first ones less so: a run of little noise has radii there too. Where it is
     near, they are finer. Radii that a run was asked about (its targets) are among them, unless they are very many.
     """
+    return grid_of([(run, certified_radii(run)) for run in runs], radii)
+
+
+def grid_of(runs: Collection[tuple[Planned, Floats]], radii: Sequence[float] | Floats | None) -> Floats:
+    """The same of runs with their rising lists of radii."""
     if radii is not None:
         return checked_radii(radii)
-    furthest = max(min(float(certified_radii(run).max(initial=0.0)), furthest_asked(run)) for run in runs)
-    asked = sorted({radius for run in runs for radius in targets(run)})
+    furthest = max(min(float(certified.max(initial=0.0)), furthest_asked(run)) for run, certified in runs)
+    asked = sorted({radius for run, _ in runs for radius in targets(run)})
     fits = (p for p in FINER if furthest * p >= FEWEST_STEPS or asked)
     usual = _usual(furthest, float(next(fits, FINER[0])))
     return np.union1d(usual, asked) if len(asked) <= GRID_POINTS else usual
@@ -184,7 +189,12 @@ class AverageRadius:
 
 def mean_radius(run: Run) -> float:
     """The mean of the radii that count, with 0 for inputs without one; no accuracy is in it without labels."""
-    return math.fsum(certified_radii(run)) / len(run.records)
+    return mean_of(certified_radii(run), len(run.records))
+
+
+def mean_of(certified: Floats, inputs: int) -> float:
+    """The same of the radii that count."""
+    return math.fsum(certified) / inputs
 
 
 def average_radius(run: Source) -> AverageRadius:

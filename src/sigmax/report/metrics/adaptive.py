@@ -8,10 +8,12 @@ asked about may be larger than what is proved.
 """
 
 import math
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sigmax.records.plan import Plan
 from sigmax.records.run import Run
 from sigmax.rules.registry import parts_of
 from sigmax.rules.sampling import in_words, remade
@@ -21,17 +23,25 @@ Floats = NDArray[np.float64]
 NO_SHARES = "its votes stop when the answer is known, so their shares are biased estimates of p_A"
 
 
-def is_adaptive(run: Run) -> bool:
+class Planned(Protocol):
+    """Whatever has a run's plan."""
+
+    @property
+    def plan(self) -> Plan:
+        """What was asked."""
+
+
+def is_adaptive(run: Planned) -> bool:
     """Whether an input's votes could end before all n samples were cast."""
     return remade(run.plan.sampling).kind == "adaptive"
 
 
-def targets(run: Run) -> tuple[float, ...]:
+def targets(run: Planned) -> tuple[float, ...]:
     """The radii asked about, rising; none where the radius itself was asked for."""
     return remade(run.plan.sampling).targets
 
 
-def furthest_asked(*runs: Run) -> float:
+def furthest_asked(*runs: Planned) -> float:
     """T: beyond it at least one of the runs was not asked anything."""
     return min((max(targets(run), default=math.inf) for run in runs), default=math.inf)
 
