@@ -32,6 +32,7 @@ TIGHTENED = 5  # balls between the certified one and the nearest point
 HALVINGS = 8  # of a bisection
 PROPOSALS = 8  # of a step of the walk
 TRIED = 8  # nearest points that are put to the test one by one; then as many spread over the others
+REFINED = 3  # halvings of the way from the last point that failed the test to the first that withstood it
 
 
 @dataclass(frozen=True)
@@ -120,12 +121,28 @@ class Search:
         """The nearest point found that also withstands predictions which no search chose."""
         rising = self.rising
         spread = rising[TRIED :: max(1, (len(rising) - TRIED) // TRIED)]
+        failed = self.radius
         for found in (*rising[:TRIED], *spread):
-            self.inside_tests += found.distance < self.radius
-            again = (self._answers(found.point[None])[0] for _ in range(self.options.confirmations))
-            if all(answer not in (None, self.certified) for answer in again):
-                return found
+            if self._withstands(found):
+                return self._refined(found, failed) if found.distance > failed else found
+            failed = max(failed, found.distance)
         return None
+
+    def _refined(self, best: Found, failed: float) -> Found:
+        """A nearer point of the same direction, beyond what failed, that withstands the same test."""
+        for _ in range(REFINED):
+            (point,) = into_ball(self.x, best.point[None], (failed + best.distance) / 2, self.scheme.domain)
+            nearer = Found(distance_up(self.x, point), point, best.answer, best.method)
+            if self._withstands(nearer):
+                best = nearer
+            else:
+                failed = nearer.distance
+        return best
+
+    def _withstands(self, found: Found) -> bool:
+        self.inside_tests += found.distance < self.radius
+        again = (self._answers(found.point[None])[0] for _ in range(self.options.confirmations))
+        return all(answer not in (None, self.certified) for answer in again)
 
     def _answers(self, points: Tensor) -> list[int | None]:
         self.predictions += len(points)
