@@ -26,7 +26,7 @@ from scipy import stats
 
 from benchmarks.coverage_mutants import MUTANTS
 from benchmarks.coverage_problems import CERTIFICATES, PREDICTIONS, Problem
-from sigmax.rules import lipschitz
+from sigmax import radius
 from sigmax.rules.elastic import Elastic
 from sigmax.rules.lipschitz import LipschitzRule
 from sigmax.rules.procedure import Answer, Counts, Question, Scores, SigmaRequest, VoteRequest
@@ -122,8 +122,9 @@ def lipschitz_errors(count: int, rng: np.random.Generator) -> tuple[int, int]:
         score = (x @ u - edge) / np.float32(2**0.5)
         length = float(np.linalg.norm(u.astype(float)))
         label, truth = int(exact > edge), abs(exact - float(edge)) / length
-        size = float(np.linalg.norm(x)) * len(x)
-        seen = Scores(int(score > 0), float(abs(score)), -float(abs(score)), size)
+        size = float(np.linalg.norm(x)) + len(x) ** 0.5
+        share = radius.rounding(len(x), bits=32)
+        seen = Scores(int(score > 0), float(abs(score)), -float(abs(score)), size, share)
         rule = LipschitzRule(length, 2)
         for i, procedure in enumerate((rule.certifying(n0=1, n=1, alpha=0.5), rule.predicting(n=1, alpha=0.5))):
             next(procedure)
@@ -157,7 +158,7 @@ def certain_rows(count: int, seed: int) -> list[Row]:
     begun = time.process_time()
     right = lipschitz_errors(count, np.random.default_rng(seed))
     few = max(count // 5, min(count, 10_000))
-    with patch.object(lipschitz, "ROUNDING", 0.0), patch.object(lipschitz, "UNIT", 0.0):
+    with patch.object(LipschitzRule, "_share", lambda rule, measured: 0.0):
         wrong = lipschitz_errors(few, np.random.default_rng(seed))
     spent = time.process_time() - begun
     return [

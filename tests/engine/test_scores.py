@@ -19,13 +19,13 @@ def scorer(model, classes: int = 3) -> Voter:
     return Voter(model, classes=classes, votes=False)
 
 
-def scored(counts=(0, 1, 0), *, sigma=0.0, scores=(1.0, 0.0, 3.0), role=Role.SCORE) -> Stage:
+def scored(counts=(0, 1, 0), *, sigma=0.0, scores=(1.0, 0.0, 3.0, 0.0), role=Role.SCORE) -> Stage:
     return Stage("", role, sigma, counts, sum(counts), scores=scores)
 
 
 def test_the_two_leading_scores_of_the_input_itself():
     seen = score(scorer(lambda batch: batch), torch.tensor([0.25, -1.0, 0.75]))
-    assert seen == Scores(2, 0.75, 0.25, pytest.approx(3 * 1.625**0.5))
+    assert seen == Scores(2, 0.75, 0.25, pytest.approx(1.625**0.5 + 3**0.5), sx.radius.rounding(3, bits=64))
     tied = score(scorer(lambda batch: batch), torch.tensor([0.5, 0.5, 0.0]))
     assert (tied.score, tied.rival) == (0.5, 0.5)
 
@@ -48,7 +48,9 @@ def test_each_input_is_scored_alone_and_in_eval_mode():
 
     x = torch.eye(3)
     found = dict(run([procedure() for _ in range(3)], Noisy(x, [0, 1, 2], 0), {"base": voter}))
-    assert found == {i: Scores(i, 1.0, 0.0, 3.0) for i in range(3)}
+    assert found == {
+        i: Scores(i, 1.0, 0.0, pytest.approx(1 + 3**0.5), sx.radius.rounding(3, bits=64)) for i in range(3)
+    }
     assert sizes == [1, 1, 1]
 
 
@@ -74,9 +76,10 @@ def test_scores_and_votes_share_a_round_and_known_scores_are_not_computed_again(
     inputs = Noisy(torch.eye(3), [0, 1, 2], 0)
     everything = dict(run([procedure(i % 2 == 0) for i in range(3)], inputs, voters))
     assert (scored_sizes, voted) == ([1, 1, 1], [10, 20])
+    seen = score(scorer(lambda batch: batch), inputs.x[1])
     known = {
         1: (
-            Stage("exact", Role.SCORE, 0.0, (0, 1, 0), 1, scores=(1.0, 0.0, 3.0)),
+            Stage("exact", Role.SCORE, 0.0, (0, 1, 0), 1, scores=(1.0, 0.0, seen.size, seen.rounding)),
             Stage("noisy", Role.ESTIMATION, 0.5, (10, 0, 0), 10),
         )
     }

@@ -144,7 +144,7 @@ def at_random(seed: int, peaked: float = 0.3):
             found = np.sort(found)[::-1]
         if isinstance(question, ScoreRequest):
             first, second = np.argsort(-found)[:2]
-            return Scores(int(first), float(found[first]), float(found[second]), 0.0)
+            return Scores(int(first), float(found[first]), float(found[second]), 0.0, 0.0)
         assert isinstance(question, VoteRequest)
         row = np.random.default_rng([seed, crc32(question.stage.encode())]).random(question.stop)[question.start :]
         votes = np.searchsorted(np.cumsum(found)[:-1], row)

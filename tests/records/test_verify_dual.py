@@ -43,7 +43,7 @@ def given_votes(question):
     """The router wavers between experts 0 and 1, who agree; expert 2 is farther, and agrees too."""
     if isinstance(question, VoteRequest):
         return VOTES[question.part][question.role == "estimation"]
-    return Scores(0, 0.9, 0.1, 1e5)
+    return Scores(0, 0.9, 0.1, 10.0, 2.0**-14)
 
 
 def certificate(rule=RULE, votes=given_votes):
@@ -92,7 +92,9 @@ def test_an_honest_run_holds(path):
         (lambda d: stage(d, "expert-1/estimation").update(sigma=5.0), "at sigma=5.0"),
         (lambda d: stage(d, "expert-1/estimation").update(radius=9.0), "expert-1/estimation radius is recorded"),
         (lambda d: stage(d, "expert-0/selection").update(counts=[0, 20]), "predicted is recorded as 0"),
-        (lambda d: stage(d, "expert-2/score").update(scores=[9.0, 0.1, 1e5]), "the counts give"),
+        (lambda d: stage(d, "expert-2/score").update(scores=[9.0, 0.1, 10.0, 2.0**-14]), "the counts give"),
+        (lambda d: stage(d, "expert-2/score").update(scores=[0.9, 0.1, 10.0, 0.0]), "the counts give"),
+        (lambda d: stage(d, "expert-2/score").update(scores=[0.9, 0.1, 10.0]), "and the share of rounding"),
         (lambda d: stage(d, "expert-2/score").update(scores=[0.05, 0.1]), "a rival's that is not above it"),
         (lambda d: stage(d, "expert-2/score").update(counts=[0, 1]), "the counts give"),
         (lambda d: d["stages"].pop(0), "no stage 'router/selection'"),

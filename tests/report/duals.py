@@ -82,4 +82,4 @@ def run_of(rule: Rule, inputs: Sequence[tuple[int, Answers]], *, name: str, firs
 
 def seen(winner: int, margin: float) -> dict[str, Answer]:
     """The scores a deterministic expert shows."""
-    return {"score": Scores(winner, margin, 0.0, 0.0)}
+    return {"score": Scores(winner, margin, 0.0, 0.0, 0.0)}

@@ -115,7 +115,9 @@ def test_what_the_parts_get():
     assert CascadeRule((plain(1.0), plain(0.5)), deterministic).alpha_split(0.008) == (0.004, 0.004, 0.004)
     assert CascadeRule((plain(1.0),), deterministic).alpha_split(0.008) == (0.008, 0.008)
     found, _ = certified(
-        CascadeRule((plain(1.0),), deterministic), level_0=((9, 1, 0), (900, 50, 50)), last=Scores(0, 9.0, 1.0, 0.0)
+        CascadeRule((plain(1.0),), deterministic),
+        level_0=((9, 1, 0), (900, 50, 50)),
+        last=Scores(0, 9.0, 1.0, 0.0, 0.0),
     )
     assert found.ledger == (("level-0", 0.001),)
     assert Payment.of(0.004, picked=True) == (0.002, 0.002)

@@ -166,7 +166,7 @@ def endings(begin, parts: dict[str, int]) -> Endings:
     def possible(question):
         if isinstance(question, ScoreRequest):
             # The experts of a dual last see class 1 and class 0, each nearly as far as 0.8.
-            return [Scores(0 if question.part.endswith("expert-1") else 1, 0.8 * 2**0.5, 0.0, 0.0)]
+            return [Scores(0 if question.part.endswith("expert-1") else 1, 0.8 * 2**0.5, 0.0, 0.0, 0.0)]
         return splits(question.n, question.classes)
 
     rows, results = [], []

@@ -355,9 +355,9 @@ def test_seen_scores_are_no_votes():
 
     found, asked = feed(
         rule.certifying(n0=20, n=1000, alpha=1e-3),
-        lambda q: votes(q) if isinstance(q, VoteRequest) else Scores(1, 2.0, 1.0, 0.0),
+        lambda q: votes(q) if isinstance(q, VoteRequest) else Scores(1, 2.0, 1.0, 4.0, 2.0**-14),
     )
     assert (found.predicted, found.samples) == (1, 1021)
-    assert found.radius == pytest.approx((1 - 2 * 2.0**-14 * 2) / 2**0.5, rel=1e-12)
+    assert found.radius == pytest.approx((1 - 2.0**-14 * (2 * 4 + 3)) / 2**0.5, rel=1e-12)
     assert found.radius < norm.ppf(0.99)
     assert len(asked) == 3

@@ -102,7 +102,7 @@ def test_no_router_is_wrong_about_its_rivals_more_often_than_alpha(routes, agree
     def possible(question):
         if isinstance(question, ScoreRequest):
             route = int(question.part.removeprefix("expert-"))
-            return [Scores(labels[route], 2 * 2**0.5, 0.0, 0.0)]
+            return [Scores(labels[route], 2 * 2**0.5, 0.0, 0.0, 0.0)]
         return splits(question.n, routes)
 
     found = list(every_ending(lambda: rule.certifying(n0=1, n=n, alpha=alpha), possible))

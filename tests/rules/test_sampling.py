@@ -33,7 +33,7 @@ def cast(seed: int, peaked: float = 0.3):
             shares = np.sort(shares)[::-1]  # so that experts agree as often as not
         if not isinstance(question, VoteRequest):
             first, second = np.argsort(-shares)[:2]
-            return Scores(int(first), float(shares[first]), float(shares[second]), 0.0)
+            return Scores(int(first), float(shares[first]), float(shares[second]), 0.0, 0.0)
         row = np.random.default_rng([seed, crc32(question.stage.encode())]).random(question.stop)[question.start :]
         votes = np.searchsorted(np.cumsum(shares)[:-1], row)
         return tuple(map(int, np.bincount(votes, minlength=question.classes)))

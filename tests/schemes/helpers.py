@@ -54,7 +54,7 @@ def random_answers(seed: int, peaked: float = 0.5, favourite: float = 0.7) -> An
             return tuple(map(int, sampled.multinomial(question.n, shares)))
         first, second = np.argsort(-shares, kind="stable")[:2]
         tied = rng.random() < 0.1
-        return Scores(int(first), float(shares[first]), float(shares[first if tied else second]), 0.0)
+        return Scores(int(first), float(shares[first]), float(shares[first if tied else second]), 0.0, 0.0)
 
     return answer
 

@@ -1,6 +1,7 @@
 """Lipschitz: the radius of networks whose constant is known, without noise and without alpha."""
 
 import math
+from fractions import Fraction
 from itertools import pairwise
 
 import numpy as np
@@ -9,7 +10,7 @@ import torch
 from torch import nn
 
 import sigmax as sx
-from sigmax.rules.lipschitz import ROUNDING, LipschitzRule
+from sigmax.rules.lipschitz import LipschitzRule
 from sigmax.rules.procedure import Scores
 from sigmax.rules.registry import rebuild
 from sigmax.rules.replay import replay
@@ -63,7 +64,9 @@ def test_a_certificate_holds_the_two_scores_and_spends_nothing():
     (stage,) = c.stages
     assert (stage.name, stage.sigma, stage.counts, stage.n, stage.alpha) == ("score", 0.0, (0, 1, 0), 1, 0.0)
     assert (stage.scores[:2], stage.lower, stage.radius) == ((1.0, 0.25), None, c.radius)
-    assert c.radius == sx.radius.lipschitz(0.75 - 2 * 2.0 * ROUNDING, 2.0)
+    assert stage.scores[2:] == (pytest.approx(1.3125**0.5 + 3**0.5), sx.radius.rounding(3, bits=64))
+    lost = stage.scores[3] * (2 * 2.0 * stage.scores[2] + 1.25)
+    assert c.radius == pytest.approx(sx.radius.lipschitz(0.75 - lost, 2.0), abs=1e-14)
     assert (c.predicted, c.outcome, c.alpha, c.ledger) == (1, sx.Outcome.CERTIFIED, 0.01, ())
     assert (c.samples, c.sigma) == (1, 0.0)
     (p,) = f.predict(torch.tensor([[0.25, 1.0, -0.5]]))
@@ -71,9 +74,9 @@ def test_a_certificate_holds_the_two_scores_and_spends_nothing():
     assert f.certify(torch.tensor([[0.25, 1.0, -0.5]]), alpha=0.01, seed=7) == [c]
 
 
-@pytest.mark.parametrize("scores", [(0.5, 0.5), (0.0, 0.0), (0.5, 0.5 + 1e-5), (1000.0, 1000.05)])
+@pytest.mark.parametrize("scores", [(0.5, 0.5), (0.0, 0.0), (0.5, 0.5 + 2.0**-24), (1e9, 1e9 + 64)])
 def test_a_tie_or_nearly_one_is_none(scores):
-    f = sx.Lipschitz(lambda batch: batch, 1.0, classes=2)
+    f = sx.Lipschitz(lambda batch: batch, 100.0, classes=2)
     x = torch.tensor([scores])
     (c,), (p,) = f.certify(x), f.predict(x)
     assert (c.predicted, c.radius, c.outcome) == (None, 0.0, sx.Outcome.TIED)
@@ -97,6 +100,11 @@ class Deep(nn.Module):
         return (batch @ self.layers[-1])[:, :2] - self.shift
 
 
+def as_given(model: nn.Module, bits: int):
+    """The module, or a function that has only 32 bits to give."""
+    return model if bits == 64 else lambda batch: model(batch.float())
+
+
 @pytest.mark.parametrize(("dim", "scale"), [(1_000, 1e3), (150_528, 1.0)])
 def test_scores_of_large_inputs_are_not_taken_to_be_exact(dim, scale):
     """Beside the boundary of inputs whose norm is so large that rounding moves their scores across it."""
@@ -117,7 +125,8 @@ def test_scores_of_large_inputs_are_not_taken_to_be_exact(dim, scale):
     assert all(c.predicted == 1 for c in f.certify(far))
 
 
-def test_what_arithmetic_adds_to_a_margin_is_not_certified():
+@pytest.mark.parametrize("bits", [32, 64])
+def test_what_arithmetic_adds_to_a_margin_is_not_certified(bits):
     """Beside the boundary, with scores that are small differences of large numbers."""
     model, fine = Deep(), Deep().double()
     ends = torch.rand(2, 784, generator=torch.Generator().manual_seed(3))
@@ -130,17 +139,18 @@ def test_what_arithmetic_adds_to_a_margin_is_not_certified():
     model.shift += model(middle[None])[0]
     fine.shift += model.shift.double()
     near = [
-        middle + step * (ends[0] - ends[1]) for step in (0.0, *(s * 10.0**-k for k in range(1, 8) for s in (1, -1)))
+        middle + step * (ends[0] - ends[1]) for step in (0.0, *(s * 10.0**-k for k in range(-1, 8) for s in (1, -1)))
     ]
-    found = sx.Lipschitz(model, 1 + 1e-6, classes=2).certify(torch.stack(near))
     error = (model(torch.stack(near)).double() - fine(torch.stack(near).double())).abs().max()
-    assert 2**-24 < error < ROUNDING / 8  # there is something to allow for, and the allowance is ample
+    assert 2**-24 < error < sx.radius.rounding(784, bits=32)  # there is something to allow for, and it is ample
+    found = sx.Lipschitz(as_given(model, bits), 1 + 1e-6, classes=2).certify(torch.stack(near))
+    assert {c.stages[0].scores[3] for c in found} == {sx.radius.rounding(784, bits=bits)}
     for x, c in zip(near, found, strict=True):
         if c.predicted is not None:
             assert c.predicted == int(lead(x) < 0)
             assert c.radius <= abs(lead(x)) / 2**0.5
     assert any(c.predicted is not None for c in found)
-    assert any(c.predicted is None for c in found)
+    assert bits == 64 or any(c.predicted is None for c in found)
 
 
 def test_bf16_is_not_used_whatever_the_caller_is_within():
@@ -201,10 +211,11 @@ def test_inputs_are_checked_as_everywhere():
 def test_a_rule_survives_its_description_and_a_record_its_replay():
     rule = LipschitzRule(constant=1.5, classes=4)
     assert rebuild(rule.describe()) == rule
-    found, _ = feed(rule.certifying(n0=1, n=1, alpha=0.1), lambda look: Scores(2, 3.0, -1.0, 0.0))
+    found, _ = feed(rule.certifying(n0=1, n=1, alpha=0.1), lambda look: Scores(2, 3.0, -1.0, 0.0, 0.0))
     assert replay(rule.certifying(n0=1, n=1, alpha=0.1), found.stages) == found
     margins = [
-        feed(rule.certifying(n0=1, n=1, alpha=0.1), lambda _, m=m: Scores(0, m, 0.0, 0.0))[0].radius for m in (1, 2, 3)
+        feed(rule.certifying(n0=1, n=1, alpha=0.1), lambda _, m=m: Scores(0, m, 0.0, 0.0, 0.0))[0].radius
+        for m in (1, 2, 3)
     ]
     assert all(first < second for first, second in pairwise(margins))
 
@@ -237,3 +248,105 @@ def test_rounding_that_adds_up_over_a_flat_image_certifies_no_contradiction(shap
         distance = float(noise.double().norm())
         assert len(labels) < 2 or sum(c.radius for c in found) <= distance
     assert apart > 2 * float(noise.double().norm()), "the case presses: scores differ by rounding, not by distance"
+
+
+class Plane(nn.Module):
+    """Scores w.x + b and -(w.x + b): of constant sqrt(2) |w|, and |w.x + b| / |w| from the plane between them."""
+
+    def __init__(self, w: torch.Tensor, b: float) -> None:
+        super().__init__()
+        self.layer = nn.Linear(w.numel(), 1)
+        with torch.no_grad():
+            self.layer.weight.copy_(w[None])
+            self.layer.bias.fill_(b)
+
+    def forward(self, batch):
+        score = self.layer(batch.flatten(1))
+        return torch.cat([score, -score], 1)
+
+
+def integers(values: torch.Tensor) -> list[int]:
+    """32-bit floats times 2**149, exactly."""
+    return [int(math.ldexp(value, 149)) for value in values.flatten().tolist()]
+
+
+SIZES = [("images", (3, 32, 32), 1.0), ("images", (3, 224, 224), 1.0)]
+SIZES += [(None, (dim,), scale) for dim in (1_000, 100_000) for scale in (1e3, 1e5)]
+
+
+def check_beside_a_plane(x: torch.Tensor, w: torch.Tensor, given, *, bits: int, domain="images") -> int:
+    """No certificate exceeds the distance, in whole numbers; how many come within 1% of it.
+
+    From beside the plane, where rounding decides the class, to far from it.
+    """
+    rows = integers(w)
+    square = sum(a * a for a in rows)
+    product = sum(a * b for a, b in zip(rows, integers(x), strict=True))
+    length = math.sqrt(Fraction(square, 4**149))
+    middle, useful = -product / 4**149, 0
+    for factor in (0.0, *(s * 4.0**k for k in (-4, 0, 2, 3, 5, 11) for s in (-1, 1))):
+        model = Plane(w, middle + factor * length * float(x.norm()) * 2.0**-24)
+        away = product + (integers(model.layer.bias)[0] << 149)
+        f = sx.Lipschitz(given(model), math.sqrt(2) * length * (1 + 1e-12), classes=2, domain=domain)
+        (c,) = f.certify(x[None])
+        assert c.stages[0].scores[3] == sx.radius.rounding(x.numel(), bits=bits)
+        if c.predicted is not None:
+            assert c.predicted == int(away < 0)
+            assert Fraction(c.radius) ** 2 * square * 4**149 <= away**2
+            useful += Fraction(c.radius) ** 2 * square * 4**149 > Fraction(98, 100) * away**2
+    return useful
+
+
+@pytest.mark.parametrize("bits", [32, 64])
+@pytest.mark.parametrize(("domain", "shape", "scale"), SIZES)
+def test_no_certificate_of_a_plane_exceeds_its_exact_distance(domain, shape, scale, bits):
+    rng = torch.Generator().manual_seed(math.prod(shape))
+    x = scale * torch.rand(shape, generator=rng)
+    w = 1 / math.sqrt(math.prod(shape)) * torch.rand(math.prod(shape), generator=rng)
+    useful = check_beside_a_plane(x, w, lambda model: as_given(model, bits), bits=bits, domain=domain)
+    assert useful >= 2 or bits == 32, "far from the plane little is lost"
+
+
+@pytest.mark.parametrize("shape", [(3, 32, 32), (3, 224, 224)])
+def test_nor_does_one_whose_products_are_added_one_by_one(shape):
+    """Over a flat image every sum is rounded the same way, so that errors add up."""
+
+    def added(model):
+        def scores(batch):
+            products = (model.layer.weight * batch.float().flatten(1)).detach().numpy()
+            score = torch.from_numpy(np.cumsum(products, axis=1)[:, -1:]) + model.layer.bias.detach()
+            return torch.cat([score, -score], 1)
+
+        return scores
+
+    d = math.prod(shape)
+    check_beside_a_plane(torch.full(shape, 0.7), torch.full((d,), 1 / math.sqrt(d)), added, bits=32)
+
+
+def test_rounding_takes_far_less_of_an_image_than_a_radius():
+    for shape, most in (((3, 32, 32), 1e-6), ((3, 224, 224), 1e-3)):
+        d = math.prod(shape)
+        assert math.sqrt(2) * 2 * math.sqrt(d) * sx.radius.rounding(d, bits=64) < most
+
+
+def test_a_module_that_rounds_on_its_way_has_32_bits():
+    class Sly(nn.Module):
+        def forward(self, batch):
+            return batch.float().double() if self.rounds else batch
+
+    x = torch.tensor([[0.25, 1.0]])
+    for rounds, bits in ((True, 32), (False, 64)):
+        Sly.rounds = rounds
+        (c,) = sx.Lipschitz(Sly(), 1.0, classes=2).certify(x)
+        assert c.stages[0].scores[3] == sx.radius.rounding(2, bits=bits)
+
+
+def test_a_stated_rounding_is_recorded_and_used():
+    f = sx.Lipschitz(lambda batch: batch, 1.0, classes=2, rounding=0.01)
+    (c,) = f.certify(torch.tensor([[0.0, 1.0]]))
+    assert c.radius == pytest.approx((1 - 0.01 * (2 * (1 + 2**0.5) + 1)) / 2**0.5, rel=1e-9)
+    assert f.rule.describe()["rounding"] == 0.01
+    assert rebuild(f.rule.describe()) == f.rule
+    for rounding in (-0.1, 1.0, float("nan"), True, "0"):
+        with pytest.raises(sx.RequestError, match="rounding must be a number"):
+            sx.Lipschitz(lambda batch: batch, 1.0, classes=2, rounding=rounding)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from sigmax.engine import compilation, placement, trial
+from sigmax.engine.exact import exact_scores, in_double
 from sigmax.engine.outputs import class_ids, raised_by_model
 from sigmax.engine.precision import check_computes_in, full_precision
 from sigmax.engine.settings import Model, Precision, batch_size, cpu_batch, device_of, dtype_of
@@ -67,6 +68,7 @@ class Voter:
         self._tried_for: torch.Size | None = None  # the shape of inputs that "auto" has decided for
         self._tried: dict[object, tuple[object]] = {}  # full batches that were tried, and with which weights
         self.votes = votes
+        self._double: tuple[Model | None] | None = None  # the model in 64 bits, for scores; made when first asked for
         self.parts = parts or (classes,)  # the model's logits are those of several networks side by side
         # With others, where they share work (`sharing`). The key holds the voters, so that none of them is replaced.
         self.joint: dict[tuple[Voter, ...], Voter] = {}
@@ -74,7 +76,7 @@ class Voter:
     def __getstate__(self) -> dict[str, Any]:
         """What another process needs to vote as this one does: settled mode and batch, and any device of the kind."""
         settled = self.mode if self.compile != compilation.AUTO or self._tried_for is not None else self.compile
-        here = ("_forward", "_copies", "joint", "device", "_tried")
+        here = ("_forward", "_copies", "joint", "device", "_tried", "_double")
         state = {name: value for name, value in vars(self).items() if name not in here}
         layout = str(self.layout).removeprefix("torch.")  # torch cannot save the object
         return {**state, "device": self.device.type, "compile": settled, "layout": layout, "_batch_was_given": True}
@@ -82,7 +84,8 @@ class Voter:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self.device, self.layout = device_of(self.model, state["device"]), getattr(torch, state["layout"])
-        self.joint, self._copies, self._tried = {}, None, {}
+        self.joint, self._tried = {}, {}
+        self._copies = self._double = None
         self._forward = compilation.compiled(self.model, self.mode)
 
     @property
@@ -124,6 +127,8 @@ class Voter:
 
         `unchanged`: the model is as it was at the last check, as within a run; full batches are not tried again.
         """
+        if not unchanged:
+            self._double = None  # the model may have been trained since
         self.fit_to(x[0].numel())
         self.copies(fresh=True)
         weights = None if unchanged else trial.stamp(self.model)
@@ -238,13 +243,26 @@ class Voter:
             return batch.clone(memory_format=layout)
         return batch.contiguous(memory_format=layout)
 
-    def scores(self, batch: Tensor) -> Tensor:
-        """The logits of a batch without noise, on the CPU, in full 32-bit precision; checked to be finite."""
-        output = self._call(self._forward, batch.to(self.device), 0.0)
+    def scores(self, batch: Tensor) -> tuple[Tensor, int]:
+        """The logits of a batch without noise, on the CPU, checked to be finite; and their bits: 64, or else 32."""
+        batch = batch.to(self.device)
+        output = self._exact_scores(batch.double())
+        bits = 32 if output is None else 64
+        if output is None:
+            output = self._call(self._forward, batch, 0.0)
         class_ids(output, len(batch), self.classes)
         if not bool(output.isfinite().all()):
             raise RunError("the model returned scores that are not finite. Check the weights and their precision")
-        return output.detach().cpu()
+        return output.detach().cpu(), bits
+
+    def _exact_scores(self, batch: Tensor) -> Tensor | None:
+        if self._double is None:
+            self._double = (in_double(self.model, self.device),)
+        (double,) = self._double
+        if double is None:
+            return None
+        with torch.autocast(self.device.type, enabled=False), full_precision():
+            return exact_scores(double, batch, *([0.0] if self.takes_sigma else []))
 
     def like(self, other: "Voter") -> bool:
         """Whether the two cast the same votes with the same settings, so that one can do the work of both."""

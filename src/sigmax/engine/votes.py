@@ -6,12 +6,14 @@ The layout of a round depends only on what is asked, never on what is already kn
 missing vote in the batch it would have stood in. A batch in which nothing is unknown is not run.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, chain
 
 import torch
 from torch import Tensor
 
+from sigmax import radius
 from sigmax.engine.fillers import Spans, filler_for
 from sigmax.engine.inputs import Item, Noisy, sent
 from sigmax.engine.outputs import refuse_invalid
@@ -133,9 +135,10 @@ def _as_counts(reply: Answer | None) -> tuple[Counts | None, ...] | None:
 
 def score(voter: Voter, x: Tensor) -> Scores:
     """The scores of one input by itself: a batch of one, so that they do not depend on any neighbour."""
-    (first, second), (top, _) = voter.scores(x[None])[0].double().topk(2)
-    size = float(x.double().norm()) * x.numel()
-    return Scores(int(top), float(first), float(second), size)
+    found, bits = voter.scores(x[None])
+    (first, second), (top, _) = found[0].double().topk(2)
+    size = (float(x.double().norm()) + math.sqrt(x.numel())) * (1 + 2.0**-40)
+    return Scores(int(top), float(first), float(second), size, radius.rounding(x.numel(), bits=bits))
 
 
 def tally(voter: Voter, items: Sequence[Item], inputs: Noisy) -> Iterator[tuple[int, tuple[Counts | None, ...]]]:

@@ -2,25 +2,41 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from sigmax.data import Dataset
 from sigmax.errors import RequestError
-from sigmax.radius import Memory
+from sigmax.jobs.sigma_check import described, sigma_findings
+from sigmax.radius import Memory, rounding
 from sigmax.records.lines import Record
 from sigmax.records.run import Run, record_lines
 from sigmax.records.verify import Finding
+from sigmax.request import refuse_other
 from sigmax.rules.certificate import Role
 from sigmax.rules.memorized import MemorizedRule
 from sigmax.rules.registry import parts_of, rebuild
 from sigmax.rules.replay import replay
 from sigmax.rules.sampling import remade
 
+if TYPE_CHECKING:
+    from sigmax.schemes.scheme import Scheme
 
-def data_findings(run: Run, dataset: Dataset) -> Iterator[Finding]:
-    """Where labels are not the inputs', and in a run of `Memorized` distances are not; nothing if all is right.
+
+def data_findings(
+    run: Run,
+    dataset: Dataset,
+    *,
+    train: Dataset | None = None,
+    scheme: "Scheme | None" = None,
+    unknown: list[str] | None = None,
+) -> Iterator[Finding]:
+    """Where labels, dimensions, sigmas or distances of a memory are not the inputs'; nothing if all is right.
 
     For runs that `verify` found to hold; refused where the data is not the one that the run names.
+    train: the images that a sigma(x) field measures distances to; with them its sigmas are recomputed.
+    scheme: the system of the run, with which every sigma is recomputed. unknown: is given what could not be checked.
     """
     if dataset.fingerprint != run.plan.data.get("fingerprint"):
         raise RequestError(
@@ -28,11 +44,28 @@ def data_findings(run: Run, dataset: Dataset) -> Iterator[Finding]:
             "given are not the same. Give the source, the split and the image size (--image-size) that it was "
             "certified with; files may also have been added, removed or changed since"
         )
+    if scheme is not None:
+        _refuse_another_system(run, scheme, dataset)
     wrong = [*_size_findings(run.plan.rule, dataset), *_label_findings(run, dataset)]
     yield from wrong
+    if not wrong:
+        yield from _score_findings(run, dataset)
+        yield from sigma_findings(run, dataset, [] if unknown is None else unknown, train=train, scheme=scheme)
     rule = rebuild(run.plan.rule)
     if not wrong and isinstance(rule, MemorizedRule):  # of other inputs nothing could be said
         yield from _memory_findings(run, rule, dataset)
+
+
+def _refuse_another_system(run: Run, scheme: "Scheme", dataset: Dataset) -> None:
+    from sigmax.systems.behaviour import HINT, behaviour
+    from sigmax.systems.folder import fingerprint
+
+    there = {"system": run.plan.system, "behaviour": run.plan.behaviour}
+    here = {"system": fingerprint(scheme), "behaviour": behaviour(scheme, dataset.shape)}
+    if run.plan.behaviour is None:  # of runs made before it was recorded
+        del there["behaviour"], here["behaviour"]
+    what = f"{run.path} is a run of another system"
+    refuse_other(there, here, what, "Give the one it was certified with", hints={"behaviour": HINT})
 
 
 def _numbered(run: Run) -> Iterator[tuple[int, Record]]:
@@ -48,6 +81,27 @@ def _size_findings(rule: Mapping[str, Any], dataset: Dataset) -> Iterator[Findin
         yield Finding(1, f"the plan speaks of inputs of {rule['dim']} numbers; those of the data have {size}")
     for part in parts_of(rule):
         yield from _size_findings(part.description, dataset)
+
+
+def _score_findings(run: Run, dataset: Dataset) -> Iterator[Finding]:
+    """Scores without noise: the allowance for rounding grows with the input's norm and dimension."""
+    if not any(plain["scheme"] == "lipschitz" for _, plain in described(run.plan.rule)):
+        return
+    dim = math.prod(dataset.shape)
+    least = rounding(dim, bits=64)
+    for line, record in _numbered(run):
+        scored = [stage for stage in record.certificate.stages if stage.role is Role.SCORE]
+        if not scored:
+            continue
+        size = float(np.linalg.norm(dataset.pixels([record.index]).astype(np.float64))) + math.sqrt(dim)
+        for stage in scored:
+            _, _, said, share = stage.scores
+            if said < size * (1 - 1e-12) or share < least:
+                yield Finding(
+                    line,
+                    f"input {record.index}: {stage.name} allows for the rounding of an input of size {said} by "
+                    f"the share {share}; the input's size is {size}, and the share at least {least}",
+                )
 
 
 def _label_findings(run: Run, dataset: Dataset) -> Iterator[Finding]:

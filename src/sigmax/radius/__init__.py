@@ -5,7 +5,7 @@ from sigmax.radius.elastic.ratio_limits import ratio_limits, sharp_ratio_limits
 from sigmax.radius.elastic.renyi import renyi
 from sigmax.radius.elastic.semi_elastic import semi_elastic, xi
 from sigmax.radius.gaussian import gaussian, largest
-from sigmax.radius.lipschitz import lipschitz
+from sigmax.radius.lipschitz import lipschitz, rounding
 from sigmax.radius.memory import Memory, settle
 from sigmax.radius.noise import Gaussian, Noise
 from sigmax.radius.routed import routed
@@ -24,6 +24,7 @@ __all__ = [
     "lipschitz",
     "ratio_limits",
     "renyi",
+    "rounding",
     "routed",
     "semi_elastic",
     "settle",

@@ -12,6 +12,9 @@ from sigmax.rules.registry import entry
 FORMAT = 2
 FIXED = {"kind": "fixed"}
 IMPORTED = "imported"  # stands where the scheme would, for a log that another tool wrote
+_OF_DATA = frozenset("name split fingerprint classes labelled".split())
+_OF_MADE_WITH = frozenset("sigmax python torch cpu numpy scipy batch known_by_behaviour_alone experts notes".split())
+_OF_A_LOG = frozenset("scheme sigma radii file sigmas".split())  # the rule of an imported log
 _HINTS = {  # where a field's own name would not tell the reader what to do
     "system": "the model's weights or its settings",
     "behaviour": "what the network computes on probe inputs: its code or its normalisation is not the same",
@@ -122,6 +125,17 @@ class Plan:
         if wrong:
             shown = "; ".join(f"{name}: {getattr(self, name)!r:.80}" for name in wrong)
             raise RequestError(f"the plan holds values of the wrong kind ({shown}); the file is damaged")
+        self._refuse_unknown_keys()
+
+    def _refuse_unknown_keys(self) -> None:
+        """Raise where a table has a key that no run writes: a reader could take it for a fact about the run."""
+        tables = {"data": (self.data, _OF_DATA), "made_with": (self.made_with, _OF_MADE_WITH)}
+        if self.imported:  # other rules are checked by their schemes
+            tables["rule"] = (self.rule, _OF_A_LOG)
+        for name, (table, known) in tables.items():
+            surplus = sorted(map(str, table.keys() - known))
+            if surplus:
+                raise RequestError(f"the plan's {name} has no {', '.join(surplus)[:80]}; the file is damaged, or newer")
 
     def differences(self, recorded: "Plan", *, inputs: bool = True) -> list[str]:
         """What differs from the plan of a file; empty when the same run is meant.

@@ -90,7 +90,7 @@ class Stage:
     `looks`: the new votes of every look, where sampling was adaptive. `alpha` is then the level of the look that
     proved most, whose bounds `lower` and `upper` are (0 where no look could claim anything); for a level of a cascade
     it is what all looks have together, and the bounds are the best of them.
-    `scores`: the leading score, the strongest rival's and the input's size (see `Scores`), of a network without noise.
+    `scores`: the leading score, the strongest rival's, size and rounding (see `Scores`), of a network without noise.
     `balls`: the stored answers of a memory that decided, by their place in it, with the input's distance from each;
     `error`: the relative error of such distances; `radius`: what was left.
     """
@@ -127,7 +127,7 @@ class Stage:
         """As the end of a sentence: 'expert-1's estimation (p_A >= 0.93 from 10,000 samples at sigma 0.5)'."""
         whose = f"{self.part}'s {self.role}" if self.part else f"the {self.role}"
         if self.role is Role.SCORE:
-            first, second, _ = self.scores
+            first, second, *_ = self.scores
             return f"{whose} (leading score {rounded_down(first)}, strongest rival {rounded_up(second)}, without noise)"
         if self.role is Role.MEMORY:
             return f"{whose} ({len(self.balls)} earlier certificates nearby)"

@@ -10,7 +10,7 @@ from typing import Any
 from sigmax import radius
 from sigmax.bounds import table
 from sigmax.errors import RequestError
-from sigmax.numbers import is_number
+from sigmax.numbers import is_number, is_whole
 from sigmax.radius.elastic.ratio_limits import sharp_ratio_limits
 from sigmax.radius.elastic.semi_elastic import check_dim
 from sigmax.radius.noise import Gaussian, grid_of
@@ -24,6 +24,10 @@ SIGMA = SigmaRequest("")
 ROUNDING = 1.01 * 2.0**-23  # of log sigma between two inputs, since noise is scaled by 32-bit sigmas
 LIMITS_ERROR = 1 + 1e-6  # far above the rounding of the limits' logarithms in any dimension allowed
 PROVED = ("nearest-neighbour",)  # the fields whose rate follows from how they are made
+KEYS = {  # of the descriptions of known fields; a class of the user's own may describe itself as it likes
+    "nearest-neighbour": frozenset("field base rate k offset points train jitter proved".split()),
+    "vouched": frozenset("field function rate jitter proved".split()),
+}
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,14 @@ class SemiElasticRule:
     def __post_init__(self) -> None:
         if not isinstance(self.field, Mapping):
             raise RequestError(f"the field must be described by a table; got {self.field!r:.80}")
+        kind: Any = self.field.get("field")
+        if isinstance(kind, str) and self.field.keys() != KEYS.get(kind, self.field.keys()):
+            raise RequestError(
+                f"the description of a field {kind!r} must have {', '.join(sorted(KEYS[kind]))} and no more; got "
+                f"{', '.join(map(str, self.field))[:200]}"
+            )
+        if kind == "nearest-neighbour" and not _is_nearest(self.field):
+            raise RequestError(f"a value in the description of the field is of the wrong kind: {self.field!r:.200}")
         for name in ("rate", "jitter"):
             value: Any = self.field.get(name)
             if not is_number(value) or value < 0:
@@ -139,6 +151,11 @@ class SemiElasticRule:
         return plain if self.grid is None else {**plain, "grid": self.grid}
 
 
+def _is_nearest(plain: Mapping[str, Any]) -> bool:
+    whole = is_whole(plain["k"]) and is_whole(plain["points"]) and 1 <= plain["k"] <= plain["points"]
+    return whole and is_number(plain["base"]) and is_number(plain["offset"]) and isinstance(plain["train"], str)
+
+
 def _assumes(plain: Mapping[str, Any]) -> tuple[str, ...]:
     if plain["field"].get("proved"):
         return ()
@@ -155,6 +172,6 @@ register(
             plain["field"], plain["dim"], plain["classes"], plain.get("grid")
         ),
         assumes=_assumes,
-        not_checked="that each sigma is the field's at its input, for which the field's points are needed",
+        not_checked="that each sigma is the field's at its input (--data shows it, with the field's training images)",
     )
 )

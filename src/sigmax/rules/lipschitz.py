@@ -8,6 +8,7 @@ from typing import Any
 from sigmax import radius
 from sigmax.errors import RequestError
 from sigmax.numbers import is_number, is_whole
+from sigmax.radius.normal import EPS
 from sigmax.rules.certificate import Certificate, Outcome, Prediction, Role, Stage
 from sigmax.rules.checks import check_samples
 from sigmax.rules.procedure import Answer, Procedure, Question, ScoreRequest, scores
@@ -15,23 +16,21 @@ from sigmax.rules.registry import Entry, register
 from sigmax.rules.sampling import FIXED, Sampling
 
 LEAST_CONSTANT = 1e-30  # beyond it and its inverse 32-bit floats end
-# Of a score or of the constant, whichever is more. The constant, because scores may be small differences of large
-# numbers: a network's values are of the size of its inputs. Measured on 12 orthogonal layers of 784: 2**-19.
-ROUNDING = 2.0**-14
-UNIT = 2.0**-24  # rounding of one 32-bit operation; a sum of d products errs by at most d times that of their sizes
+LEAST_ROUNDING = radius.rounding(1, bits=64)  # a record cannot claim finer arithmetic than there is
 
 
 @dataclass(frozen=True)
 class LipschitzRule:
     """The leading class stays in front within margin / (sqrt(2) * constant): certain, not only probable.
 
-    The theorem speaks of exact scores; what 32-bit arithmetic may move them by is taken off the margin. The allowance
-    grows with dimension, constant and norm of the input, as the rounding of a product of matrices does at worst. For
-    networks of many layers it is measured, not proved.
+    The theorem speaks of exact scores; what arithmetic may move them by is taken off the margin: of each score
+    `rounding` * (constant * size + |score|), where size is the input's norm and the root of its dimension.
+    `rounding`: stated by the user; without it `radius.rounding` of dimension and precision, which says what it needs.
     """
 
     constant: float
     classes: int
+    rounding: float | None = None
 
     def __post_init__(self) -> None:
         if not (is_number(self.constant) and LEAST_CONSTANT <= self.constant <= 1 / LEAST_CONSTANT):
@@ -40,6 +39,12 @@ class LipschitzRule:
             )
         if not is_whole(self.classes) or self.classes < 2:
             raise RequestError(f"classes must be a whole number of at least 2; got {self.classes!r}")
+        if self.rounding is not None and not (is_number(self.rounding) and 0 <= self.rounding < 1):
+            raise RequestError(
+                "rounding must be a number from 0 to below 1 (how far a score may be from the exact one, as a share of "
+                f"constant * (|x| + sqrt(dimension)) + |score|); got {self.rounding!r}"
+            )
+        object.__setattr__(self, "rounding", None if self.rounding is None else float(self.rounding))
         object.__setattr__(self, "constant", float(self.constant))
         object.__setattr__(self, "classes", int(self.classes))
 
@@ -87,12 +92,17 @@ class LipschitzRule:
 
     def _measure(self) -> Generator[Question, Answer, tuple[Stage, int]]:
         seen = yield from scores(ScoreRequest("", self.classes))
-        largest = max(self.constant, abs(seen.score), abs(seen.rival))
-        rounding = max(ROUNDING * largest, UNIT * self.constant * seen.size)
-        margin = max(0.0, seen.score - seen.rival - 2 * rounding)
+        sizes = 2 * self.constant * seen.size + abs(seen.score) + abs(seen.rival)
+        margin = max(0.0, seen.score - seen.rival - self._share(seen.rounding) * sizes)
         votes = tuple(int(c == seen.top) for c in range(self.classes))
         proved = radius.lipschitz(margin, self.constant)
-        return Stage("", Role.SCORE, 0.0, votes, 1, radius=proved, scores=(seen.score, seen.rival, seen.size)), seen.top
+        found = (seen.score, seen.rival, seen.size, seen.rounding)
+        return Stage("", Role.SCORE, 0.0, votes, 1, radius=proved, scores=found), seen.top
+
+    def _share(self, measured: float) -> float:
+        """What rounding takes of a score. Below 1 it is the strongest rival that limits the margin; else nothing is."""
+        share = max(measured, LEAST_ROUNDING) if self.rounding is None else self.rounding
+        return share + 4 * EPS if share < 1 else inf  # and this sum's own
 
     def check_certify(self, *, n0: int, n: int, alpha: float, sampling: Sampling = FIXED) -> None:
         """Any number of samples will do."""
@@ -108,7 +118,8 @@ class LipschitzRule:
 
     def describe(self) -> Mapping[str, Any]:
         """The rule as plain data."""
-        return {"scheme": "lipschitz", "constant": self.constant, "classes": self.classes}
+        stated = {} if self.rounding is None else {"rounding": self.rounding}
+        return {"scheme": "lipschitz", "constant": self.constant, "classes": self.classes, **stated}
 
 
 register(
@@ -116,8 +127,12 @@ register(
         "lipschitz",
         summary="a network with a known Lipschitz constant, without noise",
         fields=("constant", "classes"),
-        from_dict=lambda plain, part: LipschitzRule(plain["constant"], plain["classes"]),
-        assumes=lambda plain: ("the stated Lipschitz constant, and scores exact up to the rounding allowance",),
+        optional=("rounding",),
+        from_dict=lambda plain, part: LipschitzRule(plain["constant"], plain["classes"], plain.get("rounding")),
+        assumes=lambda plain: (
+            "the stated Lipschitz constant, and scores exact up to "
+            + ("the stated rounding" if "rounding" in plain else "the rounding allowance"),
+        ),
         votes=False,
     )
 )

@@ -183,7 +183,8 @@ register(
         from_dict=lambda plain, part: MemorizedRule(**{name: plain[name] for name in _FIELDS}, grid=plain.get("grid")),
         assumes=lambda plain: ("later inputs are answered with the same memory, in the order of the run",),
         composable=False,
-        not_checked="that each sigma is what the search found, on which no radius rests",
+        not_checked="the distances between inputs (--data shows them); that each sigma is what the search found, on "
+        "which no radius rests (--data with --system shows it)",
         with_earlier=MemorizedRule.replayed,
     )
 )

@@ -107,7 +107,7 @@ def _row(stage: Stage, proves: str) -> tuple[str, ...]:
 
 def _bounds(stage: Stage) -> str:
     if stage.role is Role.SCORE:
-        first, second, _ = stage.scores
+        first, second, *_ = stage.scores
         return f"leading score {rounded_down(first)}, strongest rival {rounded_up(second)}"
     facts = [] if stage.lower is None else [f"p_A >= {rounded_down(stage.lower)}"]
     facts += [] if stage.upper is None else [f"every other p <= {rounded_up(stage.upper)}"]

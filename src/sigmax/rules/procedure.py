@@ -80,13 +80,15 @@ class ScoreRequest:
 class Scores:
     """The leading class of an input, its score and the strongest rival's.
 
-    `size`: the input's l2 norm times how many numbers it has, with which the rounding of scores grows.
+    `size`: the input's l2 norm plus the root of how many numbers it has, with which the rounding of scores grows;
+    `rounding`: what a score may be off, as a share of constant * size + |score| (see `radius.rounding`).
     """
 
     top: int
     score: float
     rival: float
     size: float
+    rounding: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,9 +102,10 @@ def _recorded_scores(stage: Stage) -> Scores:
             f"stage {stage.name!r} should hold n=1 samples at sigma=0.0; "
             f"the record has n={stage.n} at sigma={stage.sigma}"
         )
-    if len(stage.scores) != 3 or stage.scores[0] < stage.scores[1] or stage.scores[2] < 0:
+    if len(stage.scores) != 4 or stage.scores[0] < stage.scores[1] or min(stage.scores[2:]) < 0:
         raise RequestError(
-            f"stage {stage.name!r} should hold the leading score, a rival's that is not above it and the input's size; "
+            f"stage {stage.name!r} should hold the leading score, a rival's that is not above it, the input's size "
+            "and the share of rounding; "
             f"the record has {list(stage.scores)}"
         )
     return Scores(stage.counts.index(1), *stage.scores)

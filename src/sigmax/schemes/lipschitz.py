@@ -15,6 +15,10 @@ class Lipschitz(Scheme):
     model: any callable, batch -> scores (batch, classes); its normalisation counts for the constant. The radius is
     margin / (sqrt(2) * constant) and spends no alpha. The caller vouches for the constant: it is recorded,
     not proved.
+    Scores are computed in 64 bits by a copy of a torch module, or by a function that takes and keeps to 64 bits. Other
+    models are computed in 32, where the allowance for rounding is far larger, and made for affine maps.
+    rounding: how far a score may be from the exact one, as a share of constant * (|x| + sqrt(dimension)) + |score|,
+    where you know better than the default; `sx.radius.rounding` states what that assumes.
     """
 
     def __init__(
@@ -23,11 +27,12 @@ class Lipschitz(Scheme):
         constant: float,
         *,
         classes: int,
+        rounding: float | None = None,
         device: str | torch.device | None = None,
         domain: Domain = "images",
     ) -> None:
-        rule = LipschitzRule(constant=constant, classes=classes)
-        # In 32 bits, whatever else is asked for: coarser scores would not have the margin they show.
+        rule = LipschitzRule(constant=constant, classes=classes, rounding=rounding)
+        # At least in 32 bits, whatever else is asked for: coarser scores would not have the margin they show.
         voter = Voter(model, classes=classes, device=device, dtype=torch.float32, votes=False)
         super().__init__(rule, {"base": voter}, domain=domain)
         self.constant = rule.constant
@@ -42,7 +47,8 @@ class Lipschitz(Scheme):
 
 def _from_rule(rule: LipschitzRule, source: NetworkSource) -> Lipschitz:
     model = source.network(rule.classes)
-    return Lipschitz(model, rule.constant, classes=rule.classes, device=source.how["device"])
+    how = {"classes": rule.classes, "rounding": rule.rounding, "device": source.how["device"]}
+    return Lipschitz(model, rule.constant, **how)
 
 
 register("lipschitz", _from_rule)

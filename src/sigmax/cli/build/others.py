@@ -95,6 +95,10 @@ def lipschitz(
     network: Network,
     constant: Annotated[float, typer.Option(help="l2 Lipschitz constant of the scores; it is recorded, not proved.")],
     out: SystemOut,
+    rounding: Annotated[
+        float | None,
+        typer.Option(help="What arithmetic may move a score by, as a share of constant * (|x| + sqrt(dim)) + |score|."),
+    ] = None,
 ) -> None:
     """Certify from the margin of a network's scores, without noise and without samples.
 
@@ -104,4 +108,4 @@ def lipschitz(
     from sigmax.schemes.lipschitz import Lipschitz
 
     model, description = models.load(network)
-    conclude(Lipschitz(model, constant, classes=description.classes), out)
+    conclude(Lipschitz(model, constant, classes=description.classes, rounding=rounding), out)

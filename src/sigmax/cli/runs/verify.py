@@ -1,16 +1,21 @@
 """`sigmax verify`: recompute every radius of a run from its counts."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from sigmax.cli.options import SOURCES, ImageSize
 from sigmax.cli.progress import complain, say
+from sigmax.errors import RequestError
 
 if TYPE_CHECKING:
+    from sigmax.data import Dataset
+    from sigmax.records.plan import Plan
     from sigmax.records.verify import Verdict
+    from sigmax.schemes.scheme import Scheme
 
 SHOWN = 20  # findings printed a run
 
@@ -19,7 +24,14 @@ def verify(
     runs: Annotated[list[Path], typer.Argument(help="Run files, plain or gzipped.", metavar="RUN...")],
     data: Annotated[
         str | None,
-        typer.Option("--data", help=f"Also compare labels, and distances of memorized runs, with the data: {SOURCES}."),
+        typer.Option("--data", help=f"Also compare labels, sigmas and distances with the data: {SOURCES}."),
+    ] = None,
+    train: Annotated[
+        str | None,
+        typer.Option(help="With --data: images that a sigma(x) field was built on (default: the split train)."),
+    ] = None,
+    system: Annotated[
+        str | None, typer.Option(help="With --data: the run's system, to recompute each input's sigma; needs torch.")
     ] = None,
     image_size: ImageSize = None,
     unfinished: Annotated[
@@ -34,11 +46,14 @@ def verify(
     """
     from sigmax.records.verify import verify as check
 
-    verdicts = [check(path) for path in runs]
+    if data is None and (train is not None or system is not None):
+        raise RequestError("--train and --system tell what an input's sigma is; give the inputs too (--data)")
+    verdicts, unknown = [check(path) for path in runs], dict[Path, list[str]]()
     if data is not None:
-        verdicts = [_with_data(verdict, data, image_size) for verdict in verdicts]
+        reference = Reference(data, image_size, train, system)
+        verdicts = [_with_data(verdict, reference, unknown) for verdict in verdicts]
     for verdict in verdicts:
-        show(verdict)
+        show(verdict, unknown.get(verdict.path))
     open_runs = [verdict for verdict in verdicts if not verdict.finished and verdict.holds and not unfinished]
     for verdict in open_runs:
         complain(f"{verdict.path} is unfinished: repeat its command to finish it, or verify with --unfinished")
@@ -47,9 +62,21 @@ def verify(
     if data is not None:
         labelled = any(verdict.plan is not None and verdict.plan.labelled for verdict in verdicts)
         say(f"Every label is that of {data}." if labelled else f"The data is that of {data}, which has no labels.")
+    if not all(verdict.imported for verdict in verdicts):
+        labels = "" if data is not None else ", nor whether labels and inputs are the data's (--data shows it)"
+        say(f"A run file cannot show that its votes are the networks' (certifying again does){labels}.")
 
 
-def _with_data(verdict: "Verdict", source: str, image_size: int | None) -> "Verdict":
+class Reference(NamedTuple):
+    """What runs are compared with: data, and what their sigmas can be recomputed from."""
+
+    source: str
+    image_size: int | None
+    train: str | None
+    system: str | None
+
+
+def _with_data(verdict: "Verdict", given: Reference, unknown: dict[Path, list[str]]) -> "Verdict":
     """The verdict with what the images add to it; a run that does not hold without them is left as it is."""
     from sigmax import data
     from sigmax.jobs.data_check import data_findings
@@ -57,12 +84,41 @@ def _with_data(verdict: "Verdict", source: str, image_size: int | None) -> "Verd
 
     if not verdict.holds or verdict.plan is None:
         return verdict
-    dataset = data.load(source, str(verdict.plan.data.get("split")), size=image_size)
-    return replace(verdict, findings=tuple(data_findings(read(verdict.path), dataset)))
+    dataset = data.load(given.source, str(verdict.plan.data.get("split")), size=given.image_size)
+    left: list[str] = []
+    train = None if verdict.imported else _training_images(verdict.plan, given)
+    scheme = None if given.system is None else _loaded(verdict.plan, given.system)
+    found = tuple(data_findings(read(verdict.path), dataset, train=train, scheme=scheme, unknown=left))
+    unknown[verdict.path] = left
+    return replace(verdict, findings=found)
 
 
-def show(verdict: "Verdict") -> None:
-    """Print what was found, the bad lines by number."""
+def _training_images(plan: "Plan", given: Reference) -> "Dataset | None":
+    """The images that a field may stand on: those named, or the split "train" of the data if it has one."""
+    from sigmax import data
+    from sigmax.rules.registry import schemes_in
+
+    if given.system is not None or all(scheme.name != "semi-elastic" for scheme in schemes_in(plan.rule)):
+        return None
+    try:
+        return data.load(given.train or given.source, "train", size=given.image_size)
+    except RequestError:
+        if given.train is not None:
+            raise
+        return None
+
+
+def _loaded(plan: "Plan", system: str) -> "Scheme":
+    """The system, with the device and precision of the run."""
+    from sigmax.systems import load
+
+    device, dtype = [*(plan.arithmetic or "").split(), "", ""][:2]
+    known = device in ("cpu", "cuda") and dtype in ("float32", "bfloat16", "float16")
+    return load(system, device=device, dtype=dtype) if known else load(system)
+
+
+def show(verdict: "Verdict", unknown: Sequence[str] | None = None) -> None:
+    """Print what was found, the bad lines by number; unknown: what the data could not show, where it was given."""
     for finding in verdict.findings[:SHOWN]:
         complain(f"{verdict.path}, line {finding.line}: {finding.message}")
     if len(verdict.findings) > SHOWN:
@@ -71,7 +127,7 @@ def show(verdict: "Verdict") -> None:
         complain(f"{verdict.path}: the last line is torn and was not counted; repeat the certify command to finish")
     _show_failed(verdict)
     extent = f"{verdict.records} of {verdict.planned} inputs" + ("" if verdict.finished else ", unfinished")
-    say(f"{verdict.path}: {_conclusion(verdict)} ({extent}{_terms(verdict)}){_unknown(verdict)}")
+    say(f"{verdict.path}: {_conclusion(verdict)} ({extent}{_terms(verdict)}){_unknown(verdict, unknown)}")
 
 
 def _show_failed(verdict: "Verdict") -> None:
@@ -106,13 +162,16 @@ def _assumed(verdict: "Verdict") -> str:
     return "" if verdict.plan is None else "; ".join(assumptions(rebuild(verdict.plan.rule).describe()))
 
 
-def _unknown(verdict: "Verdict") -> str:
-    """What neither the counts nor the labels can show, such as how an input came by its noise."""
+def _unknown(verdict: "Verdict", left: Sequence[str] | None) -> str:
+    """What neither the counts nor the data can show, such as how an input came by its noise."""
     from sigmax.rules.registry import schemes_in
 
     if verdict.plan is None or verdict.imported or not verdict.holds:
         return ""
-    not_checked = "; ".join(scheme.not_checked for scheme in schemes_in(verdict.plan.rule) if scheme.not_checked)
+    schemes = schemes_in(verdict.plan.rule)
+    if left is not None:  # what the data was asked about is said by what it left open
+        left = [*left, *(each.not_checked for each in schemes if each.name not in ("semi-elastic", "memorized"))]
+    not_checked = "; ".join(filter(None, [each.not_checked for each in schemes] if left is None else left))
     return f"; not checked: {not_checked}" if not_checked else ""
 
 

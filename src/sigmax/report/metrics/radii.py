@@ -59,7 +59,7 @@ def _replayed(procedure: Procedure[Certificate], stages: Sequence[Stage]) -> Cer
 
 def _tie(question: Question) -> Answer:
     if isinstance(question, ScoreRequest):
-        return Scores(0, 0.0, 0.0, 0.0)
+        return Scores(0, 0.0, 0.0, 0.0, 0.0)
     if isinstance(question, SigmaRequest):
         return 1.0
     assert isinstance(question, VoteRequest)
