@@ -158,7 +158,7 @@ def semi_elastic(alpha: float, adaptive: bool) -> Problem:
     p = pressed(alpha, adaptive)
     d = float(brentq(lambda away: ball_share(away) - p, 1e-3, 3.0, xtol=1e-14))
     rule = SemiElasticRule(
-        {"field": "vouched", "rate": RATE, "jitter": 0.0, "proved": False, "base": None}, DIM, classes=2
+        {"field": "vouched", "function": "worst", "rate": RATE, "jitter": 0.0, "proved": False}, DIM, classes=2
     )
     return Problem(rule, {"": (1 - p, p)}, 1, d, 1.0, sigma={"sigma": SIGMA}, sampling=asking(d, adaptive))
 
