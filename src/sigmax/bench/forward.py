@@ -19,16 +19,17 @@ def seconds_per_vote(voter: Voter, x: Tensor, sigma: float, *, seconds: float | 
     keep_freed_memory()  # as the engine does; else page faults would be timed
     with voting([voter]):
         voter.output(batch, sigma)  # compiles, where it is asked to
-        _wait(voter.device)
+        wait(voter.device)
         runs, begun = 0, time.perf_counter()
         while (passed := time.perf_counter() - begun) < least:
             for _ in range(AT_ONCE if voter.device.type == "cuda" else 1):
                 voter.output(batch, sigma)
                 runs += 1
-            _wait(voter.device)
+            wait(voter.device)
     return passed / (runs * len(batch))
 
 
-def _wait(device: torch.device) -> None:
+def wait(device: torch.device) -> None:
+    """Until what was asked of a GPU is done."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)

@@ -147,7 +147,7 @@ def tally(voter: Voter, items: Sequence[Item], inputs: Noisy) -> Iterator[tuple[
     A GPU is given all batches before this returns, and asked for its counts when they are wanted: so the networks of
     a round follow each other without a pause.
     """
-    work = Tally(voter, items, inputs)
+    work = Casting(voter, items, inputs)
     if voter.device.type == "cpu":
         keep_freed_memory()
         return (counted for _ in work.batches() for counted in work.counted())
@@ -156,7 +156,7 @@ def tally(voter: Voter, items: Sequence[Item], inputs: Noisy) -> Iterator[tuple[
     return work.counted()
 
 
-class Tally:
+class Casting:
     """The votes of several items for one network, cast in full batches."""
 
     def __init__(self, voter: Voter, items: Sequence[Item], inputs: Noisy) -> None:

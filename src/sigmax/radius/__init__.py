@@ -2,7 +2,6 @@
 
 from sigmax.radius.cascade import LevelBounds, answer_radius, cascade, exclusion_radius
 from sigmax.radius.elastic.ratio_limits import ratio_limits, sharp_ratio_limits
-from sigmax.radius.elastic.renyi import renyi
 from sigmax.radius.elastic.semi_elastic import semi_elastic, xi
 from sigmax.radius.gaussian import gaussian, largest
 from sigmax.radius.lipschitz import lipschitz, rounding
@@ -23,7 +22,6 @@ __all__ = [
     "largest",
     "lipschitz",
     "ratio_limits",
-    "renyi",
     "rounding",
     "routed",
     "semi_elastic",

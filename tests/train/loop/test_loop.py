@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional
 
 from sigmax.errors import RequestError, RunError
-from sigmax.train import Examples, Gaussian, Method, Partial, Score, Settings, fit
+from sigmax.train import Examples, GaussianTraining, Method, Partial, Score, Settings, fit
 from sigmax.train.loop.progress import EpochReport, last_epoch, metrics_file
 
 SETTINGS = Settings(epochs=4, batch=16, lr=0.05, seed=3, augment="crop")
@@ -259,7 +259,7 @@ def test_copies_that_do_not_divide_the_batch_are_refused(tmp_path, examples):
     with pytest.raises(RequestError, match="copies=3 does not divide it"):
         fit(
             network(),
-            Gaussian(0.3, copies=3),
+            GaussianTraining(0.3, copies=3),
             examples,
             SETTINGS,
             partial=Partial(tmp_path / "x.partial", {}),
