@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sigmax as sx
-from sigmax.jobs.attack.ball import distance_up, into_ball
+from sigmax.jobs.attack.ball import Space, distance_up, into_ball
 from sigmax.jobs.attack.margins import margins
 from sigmax.jobs.attack.verdict import judged
+from sigmax.schemes.scheme import whole_steps
 from tests.jobs.attack.problems import SIGMA, halfplane, images
 from tests.schemes.schemes import DIM, TABLE, Halfspace, linear
 
@@ -31,17 +32,20 @@ def on_digits(kind):
     zoo = sx.load("zoo:digits-cascade")
     if kind == "cascade":
         return zoo
+    if kind == "cascade on a grid":  # digits have shades of 1/16
+        return sx.systems.on_grid(zoo, 240)
     network = zoo.last.voters["base"].model
     smoothed = [sx.Smoothed(network, sigma=sigma, classes=10) for sigma in (0.1, 0.2)]
     router = sx.Smoothed(linear(classes=2), sigma=0.2, classes=2)
     return smoothed[0] if kind == "smoothed" else sx.Dual(router, smoothed, rule=kind)
 
 
-@pytest.mark.parametrize("kind", ["smoothed", "min", "consensus", "cascade"])
+@pytest.mark.parametrize("kind", ["smoothed", "min", "consensus", "cascade", "cascade on a grid"])
 def test_honest_runs_have_no_violation(kind, digits, tmp_path):
+    """All three searches at once, as on a GPU."""
     scheme = on_digits(kind)
     run = sx.certify_run(scheme, digits, tmp_path / "run.jsonl", maximum=3, **CERTIFY)
-    found = sx.attack_run(run, scheme, digits, tmp_path / "attack", options=QUICK)
+    found = sx.attack_run(run, scheme, digits, tmp_path / "attack", options=QUICK, together=3)
     assert found.verdict.violations == 0
     assert found.verdict.considered == 3
     assert found.verdict.certified == len(found.rows) >= 2
@@ -140,16 +144,20 @@ def test_an_interrupted_attack_goes_on(tmp_path):
 pixels = st.lists(st.floats(0, 1, width=32), min_size=2, max_size=2)
 
 
-@given(pixels, pixels, st.floats(2**-20, 2.0))
-def test_points_are_inside_in_exact_arithmetic(x, other, radius):
+@given(pixels, pixels, st.floats(2**-20, 2.0), st.sampled_from([None, 255, 7]))
+def test_points_are_inside_in_exact_arithmetic(x, other, radius, grid):
     """By fractions, which round nothing."""
+    if grid:
+        x = (torch.tensor(x) * grid).round().div(grid).tolist()
     image, points = torch.tensor(x).view(1, 1, 2), torch.tensor(other).view(1, 1, 1, 2)
-    inside = into_ball(image, points, radius, "images")[0]
+    inside = into_ball(image, points, radius, Space("images", grid))[0]
     squares = sum((Fraction(a) - Fraction(b)) ** 2 for a, b in zip(x, inside.flatten().tolist(), strict=True))
     assert squares < Fraction(radius) ** 2
     assert squares <= Fraction(distance_up(image, inside)) ** 2
     assert distance_up(image, inside) <= math.sqrt(squares) * (1 + 1e-12) + 1e-150
     assert 0 <= float(inside.min()) <= float(inside.max()) <= 1
+    if grid:
+        assert torch.equal(whole_steps(inside[None], grid)[0], inside)
 
 
 def test_margins_have_the_sign_of_the_answer(digits):

@@ -1,8 +1,7 @@
 """The job: attack the certified inputs of a run, and go on where an earlier attempt ended."""
 
 import json
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,10 @@ from torch import Tensor
 from sigmax.data import Dataset, as_dataset
 from sigmax.errors import RequestError
 from sigmax.files import written_whole
+from sigmax.jobs.attack.ball import Space
 from sigmax.jobs.attack.log import Attacked, AttackLog
 from sigmax.jobs.attack.search import Attack, Found, Search, nearest_others
+from sigmax.jobs.attack.together import at_once, searched
 from sigmax.jobs.attack.verdict import AttackVerdict, judged
 from sigmax.jobs.backends import local
 from sigmax.jobs.certify import arithmetic, recall_run
@@ -54,6 +55,7 @@ def attack_run(
     *,
     options: Attack | None = None,
     maximum: int | None = None,
+    together: int | None = None,
     watch: Watch | None = None,
     seen: Callable[[Attacked], None] | None = None,
 ) -> AttackResult:
@@ -65,7 +67,9 @@ def attack_run(
 
     `scheme`, `dataset`: those the run was certified with, on the same kind of device and in the same precision; others
     are refused before any work. `maximum`: consider only the first so many inputs of the run, by index. `options`: how
-    hard to search. An attack that was cut is continued by the same call. `seen` is called with each result.
+    hard to search. `together`: how many inputs to search around at once (default: as many as fill a GPU; on a CPU 1).
+    An attack that was cut is continued by the same call; what is lost are the searches that were under way. `seen` is
+    called with each result.
     """
     run = run if isinstance(run, Run) else read(run)
     options = options or Attack()
@@ -79,7 +83,7 @@ def attack_run(
     certified = [record for record in considered if record.certificate.radius > 0]
     folder = Path(out)
     with AttackLog(folder / LOG, _request(run, options)) as log, shown(watch, f"attack {run.path.name}") as advance:
-        _attack_all(log, certified, scheme, data, options=options, watch=advance, seen=seen)
+        _attack_all(log, certified, scheme, data, options=options, together=together, watch=advance, seen=seen)
     rows = tuple(log.done[record.index] for record in certified)
     each = options.alpha**options.confirmations
     result = AttackResult(rows, _judged(run, considered, rows, each), folder)
@@ -118,20 +122,18 @@ def _attack_all(
     data: Dataset,
     *,
     options: Attack,
+    together: int | None,
     watch: Watch,
     seen: Callable[[Attacked], None] | None,
 ) -> None:
     inputs = torch.from_numpy(data.pixels([record.index for record in certified])) if certified else torch.empty(0)
-    classes = [record.certificate.predicted or 0 for record in certified]
     done = sum(record.index in log.done for record in certified)
     watch(done, len(certified))
-    for position, record in enumerate(certified):
-        if record.index in log.done:
-            continue
-        others = nearest_others(inputs[position], inputs, classes, classes[position], OTHERS)
-        row, point = attack_input(scheme, inputs[position], record, others, options)
-        if row.violation and point is not None:
-            _save_point(log.path.parent, inputs[position], row, point)
+    count = together or at_once(scheme, inputs[:1].numel() or 1)
+    for search, nearest in searched(scheme, _searches(log, certified, inputs, scheme, options), options, count):
+        row = _row(search, nearest)
+        if row.violation and nearest is not None:
+            _save_point(log.path.parent, search.x, row, nearest)
         log.write(row)
         if seen is not None:
             seen(row)
@@ -139,21 +141,23 @@ def _attack_all(
         watch(done, len(certified))
 
 
-def attack_input(
-    scheme: Scheme, x: Tensor, record: Record, others: Tensor, options: Attack
-) -> tuple[Attacked, Found | None]:
-    """The search around one certified input, and the nearest confirmed point."""
-    begun = time.perf_counter()
-    c = record.certificate
-    assert c.predicted is not None
-    generator = torch.Generator().manual_seed((options.seed * 1_000_003 + record.index) % 2**63)
-    search = Search(scheme, x, c.predicted, c.radius, options, generator)
-    search.run(others)
-    nearest = search.confirmed()
+def _searches(
+    log: AttackLog, certified: Sequence[Record], inputs: Tensor, scheme: Scheme, options: Attack
+) -> Iterator[tuple[Search, Tensor]]:
+    """The searches that are left to do, each with the inputs of other classes that it starts from."""
+    classes = [record.certificate.predicted or 0 for record in certified]
+    space = Space(scheme.domain, scheme.grid)
+    for x, label, record in zip(inputs, classes, certified, strict=True):
+        if record.index not in log.done:
+            search = Search(record.index, x, label, record.certificate.radius, space, options)
+            yield search, nearest_others(x, inputs, classes, label, OTHERS)
+
+
+def _row(search: Search, nearest: Found | None) -> Attacked:
     row = Attacked(
-        index=record.index,
-        certified=c.predicted,
-        radius=c.radius,
+        index=search.index,
+        certified=search.certified,
+        radius=search.radius,
         nearest=None,
         answer=None,
         method=None,
@@ -161,12 +165,12 @@ def attack_input(
         inside_tests=search.inside_tests,
         predictions=search.predictions,
         gradients=search.gradients,
-        seconds=round(time.perf_counter() - begun, 3),
+        seconds=round(search.seconds, 3),
     )
-    if nearest is not None:
-        distance, _, answer, method = nearest
-        row = replace(row, nearest=distance, answer=answer, method=method, violation=distance < c.radius)
-    return row, nearest
+    if nearest is None:
+        return row
+    distance, _, answer, method = nearest
+    return replace(row, nearest=distance, answer=answer, method=method, violation=distance < search.radius)
 
 
 def _save_point(folder: Path, x: Tensor, row: Attacked, found: Found) -> None:

@@ -73,7 +73,7 @@ def _margins(scheme: Scheme, points: Tensor, noises: Noises) -> Tensor:
         return _lead(_odds(scheme.voters["base"], points, 0.0, scheme.classes, noises._replace(samples=1)))
     if isinstance(scheme, SemiElastic):
         sigmas = torch.from_numpy(scheme.field.sigmas(points.detach().cpu())).float()
-        wide = sigmas.view(-1, *(1,) * (points.ndim - 1))
+        wide = sigmas.view(-1, *(1,) * (points.ndim - 1)).to(points.device)
         return _lead(_odds(scheme.voters["base"], points, wide, scheme.classes, noises))
     raise NoGradientError(f"{type(scheme).__name__} has no known margin; it is attacked by its predictions alone")
 
@@ -88,18 +88,22 @@ def _lead(odds: Tensor) -> Tensor:
 
 def _odds(voter: Voter, points: Tensor, sigma: float | Tensor, classes: int, noises: Noises) -> Tensor:
     """The log-odds of soft shares of the votes, (m, classes); where all classes lie far below, so do their odds."""
-    noise = torch.randn(noises.samples, *points.shape, generator=noises.generator)
+    noise = torch.randn(noises.samples, *points.shape, generator=noises.generator, device=points.device)
     noisy = (points + sigma * noise).flatten(0, 1).to(voter.device)
+    noisy = noisy.contiguous(memory_format=voter.layout if noisy.ndim == 4 else torch.contiguous_format)
     level = float(torch.as_tensor(sigma).mean())
+    rounded = voter.dtype is not torch.float32
     try:
-        output = as_tensor(voter.model(noisy, level) if voter.takes_sigma else voter.model(noisy), voter.device)
+        with torch.autocast(voter.device.type, dtype=voter.dtype if rounded else None, enabled=rounded):
+            output = as_tensor(voter.model(noisy, level) if voter.takes_sigma else voter.model(noisy), voter.device)
     except torch.OutOfMemoryError:
         raise
     except RuntimeError as error:  # such as from a model that leaves torch, and computes on numpy arrays
         raise NoGradientError(f"a network of the system cannot be differentiated: {error}") from error
     if output.ndim != 2 or not output.requires_grad:
         raise NoGradientError("a network of the system has no gradient in its input; it is attacked by predictions")
-    shares = (output[:, :classes] if isinstance(voter.model, Selective) else output.float().log_softmax(1)).cpu()
+    shares = output[:, :classes] if isinstance(voter.model, Selective) else output.float().log_softmax(1)
+    shares = shares.float().to(points.device)
     sure = voter.model.confidence if isinstance(voter.model, Selective) else 0.5
     u = (_log_odds(shares)[:, :classes] - math.log(sure / (1 - sure))).view(noises.samples, len(points), classes)
     return torch.nn.functional.logsigmoid(u).logsumexp(0) - torch.nn.functional.logsigmoid(-u).logsumexp(0)
