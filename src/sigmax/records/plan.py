@@ -88,7 +88,7 @@ class Plan:
         """The plan a journal's first line holds."""
         if line.get("kind") != "plan":
             raise RequestError(f"expected a plan in the first line of a run file; got {line.get('kind')!r:.80}")
-        if line.get("format") != FORMAT:
+        if line.get("format") != FORMAT or type(line["format"]) is not int:
             raise OtherFormatError(
                 f"the run file has format {line.get('format')!r:.80}; this version reads format {FORMAT}, so certify "
                 "again"
