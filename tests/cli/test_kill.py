@@ -8,6 +8,7 @@ import subprocess
 import time
 
 import pytest
+import torch
 
 import sigmax as sx
 from tests.cli.conftest import ENVIRONMENT, SIGMAX
@@ -199,3 +200,15 @@ def test_a_different_plan_is_refused_and_the_difference_named(system, tmp_path, 
     assert refused.returncode == 2
     assert named in refused.stderr
     assert out.read_bytes() == before
+
+
+@pytest.mark.parametrize("kind", [MemoryError, torch.OutOfMemoryError])
+def test_where_memory_ends_it_says_so_and_how_to_go_on(kind, system, tmp_path, sigmax, monkeypatch):
+    def full(*given, **named):
+        raise kind("tried to allocate 2 GiB")
+
+    monkeypatch.setattr(sx.systems, "load", full)
+    done = sigmax("certify", system, "--data", "digits", "--out", tmp_path / "run.jsonl")
+    assert done.returncode == 1
+    assert "out of memory (tried to allocate 2 GiB). Finished files are kept. Use a smaller --batch" in done.stderr
+    assert "same command" in done.stderr

@@ -88,7 +88,7 @@ class Plan:
         """The plan a journal's first line holds."""
         if line.get("kind") != "plan":
             raise RequestError(f"expected a plan in the first line of a run file; got {line.get('kind')!r:.80}")
-        if line.get("format") != FORMAT:
+        if line.get("format") != FORMAT or type(line["format"]) is not int:
             raise OtherFormatError(
                 f"the run file has format {line.get('format')!r:.80}; this version reads format {FORMAT}, so certify "
                 "again"
@@ -119,7 +119,7 @@ class Plan:
             "data": _is_data(self.data),
             "inputs": selected.are_inputs(self.inputs),
             "sampling": isinstance(self.sampling, Mapping),
-            "made_with": isinstance(self.made_with, Mapping),
+            "made_with": isinstance(self.made_with, Mapping) and _are_texts(self.made_with.get("notes", ())),
         }
         wrong = [name for name, right in kinds.items() if not right]
         if wrong:
@@ -163,11 +163,15 @@ class Plan:
         return replace(self, inputs=inputs)
 
 
+def _are_texts(value: object) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(text, str) for text in value)
+
+
 def _is_data(value: object) -> bool:
     if not isinstance(value, Mapping) or type(value.get("labelled", True)) is not bool:
         return False
     classes = value.get("classes")
-    return classes is None or (isinstance(classes, list | tuple) and all(isinstance(name, str) for name in classes))
+    return classes is None or _are_texts(classes)
 
 
 def _is_behaviour(value: object) -> bool:

@@ -1,7 +1,7 @@
 """The inputs of a run on the terminal: a line each, and one of them with the votes of every stage."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Literal
 
 from sigmax.cli.progress import console, say
@@ -72,32 +72,38 @@ def explain(run: "Run", index: int) -> None:
         reach = "" if stage.radius is None else f": radius {down(stage.radius, 4)}"
         words = stage.in_words()
         say(f"\n{words[0].upper()}{words[1:]}{reach}")
-        for text in _bars(stage, _names(run.plan, stage)):
+        for text in _bars(stage, _naming(run.plan, stage)):
             say(text)
 
 
-def _names(plan: "Plan", stage: "Stage") -> Sequence[str]:
-    """What the columns of a stage's votes stand for: classes, routes, or to defer."""
+def _naming(plan: "Plan", stage: "Stage") -> Callable[[int], str]:
+    """What a column of a stage's votes stands for: a class, a route, or to defer. A damaged plan may name too few."""
     from sigmax.report.schemes import voting_parts
 
     parts = () if plan.imported else voting_parts(plan.rule)
     part = next((part for part in parts if part.path == stage.part), None)
-    if part is not None and part.routes is not None:
-        return [f"route {j}, {name}" for j, name in enumerate(part.routes)]
-    numbers, known = range(int(plan.rule.get("classes", 0))), plan.data.get("classes") or ()
-    names = [f"{c} {known[c]}" if c < len(known) and known[c] != str(c) else str(c) for c in numbers]
-    return [*names, "defer"] if part is not None and part.defers else names
+    routes = None if part is None else part.routes
+    known = plan.data.get("classes") or ()
+
+    def name(column: int) -> str:
+        if routes is not None:
+            return f"route {column}, {routes[column]}" if column < len(routes) else f"route {column}"
+        if part is not None and part.defers and column == plan.rule.get("classes"):
+            return "defer"
+        return f"{column} {known[column]}" if column < len(known) and known[column] != str(column) else str(column)
+
+    return name
 
 
-def _bars(stage: "Stage", names: Sequence[str]) -> Iterator[str]:
+def _bars(stage: "Stage", name: Callable[[int], str]) -> Iterator[str]:
     """A bar for each column that got votes, the most first."""
     if not stage.n or stage.scores:
         return
     voted = sorted(((k, c) for c, k in enumerate(stage.counts) if k), key=lambda pair: (-pair[0], pair[1]))
-    shown: Iterable[tuple[int, str]] = [(k, names[c]) for k, c in voted[:MOST_CLASSES]]
+    shown: Iterable[tuple[int, str]] = [(k, name(c)) for k, c in voted[:MOST_CLASSES]]
     rest = sum(k for k, _ in voted[MOST_CLASSES:])
-    for k, name in [*shown, *([(rest, "all others")] if rest else [])]:
-        yield f"  {name[:NAME]:<{NAME}} {_bar(k / stage.n):<{BAR}} {share_down(100 * k / stage.n):>5}% {k:>9,}"
+    for k, words in [*shown, *([(rest, "all others")] if rest else [])]:
+        yield f"  {words[:NAME]:<{NAME}} {_bar(k / stage.n):<{BAR}} {share_down(100 * k / stage.n):>5}% {k:>9,}"
 
 
 def _bar(share: float) -> str:

@@ -12,8 +12,8 @@ from sigmax.jobs.attack.margins import NoGradientError
 from sigmax.jobs.attack.search import Asked, Attack, Found, Points, Search, Searching
 from sigmax.schemes.scheme import Scheme
 
-MOST = 512  # searches at once on a GPU; the points they keep grow with it, and so does what a kill loses
-NUMBERS = 2**21  # of their inputs, at most
+MOST = 128  # searches at once on a GPU; they end together, so a kill loses the work on so many
+NUMBERS = 2**19  # of their inputs, at most: each keeps some hundred points
 
 
 def at_once(scheme: Scheme, numbers: int) -> int:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 import torch
 
 from sigmax.data import Dataset
+from sigmax.errors import RequestError, RunError
 from sigmax.jobs.backends.work import Certifying, Group
 from sigmax.progress import Watch
 from sigmax.records.journal import Journal
@@ -22,10 +23,24 @@ def certify_into(journal: Journal, scheme: Scheme, dataset: Dataset, watch: Watc
         if all(index in journal.records for index in indices):
             recall(scheme, dataset, [journal.records[index] for index in indices])
             continue
-        for record in job.results(group(journal, dataset, indices)):
+        for record in _results(job, group(journal, dataset, indices)):
             journal.write(record)
             watch(len(journal.records), total)
     journal.finish()
+
+
+def _results(job: Certifying, asked: Group) -> Iterator[Record]:
+    """The records; what the model raises on some inputs ends the run in words that say how to go on."""
+    try:
+        yield from job.results(asked)
+    except Exception as error:  # the model is the user's code
+        said = str(error) if isinstance(error, RequestError | RunError) else f"{type(error).__name__}: {error}"
+        smaller = " A smaller --batch needs less memory." if isinstance(error, torch.OutOfMemoryError) else ""
+        raise RunError(
+            f"{said} (while inputs {asked.indices[0]} to {asked.indices[-1]} were certified).{smaller} What is "
+            "recorded is safe. Repeat the command to go on once the cause is mended; with --workers 1 (workers=1) "
+            "inputs that fail are left out, and their errors kept in a file"
+        ) from error
 
 
 def groups(plan: Plan, scheme: Scheme) -> Iterator[Sequence[int]]:
