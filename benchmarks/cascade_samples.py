@@ -10,7 +10,6 @@ exact in the run file. Each question is put to the constant classifiers and to t
 
 import argparse
 import zlib
-from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -98,7 +97,7 @@ def main() -> None:
     questions = {"fixed": FIXED, "eleven radii": Sampling("adaptive", targets=RADII)}
     questions |= {f"radius {r:g}": Sampling("adaptive", targets=(r,)) for r in asked.single}
     for name, question in questions.items():
-        means = Counter[str]()
+        means: dict[str, float] = {}
         for scheme, rule in rules.items():
             if question.targets and question.targets[0] >= rule.largest_radius(n=asked.n, alpha=0.001):
                 continue
