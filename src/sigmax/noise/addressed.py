@@ -9,7 +9,7 @@ same kind of address: see `philox`.
 
 import hashlib
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +27,7 @@ _UINT64 = 2**64
 _KEPT = 4096  # states of generators, 3 MB
 
 Floats = npt.NDArray[np.float32]
+State = Any  # of a generator, as numpy gives and takes it
 
 
 class Address(NamedTuple):
@@ -57,15 +58,15 @@ class Left:
     """
 
     def __init__(self) -> None:
-        self._states: dict[tuple[Address, int], Mapping[str, Any]] = {}
+        self._states: dict[tuple[Address, int], State] = {}
 
-    def keep(self, address: Address, sample: int, state: Mapping[str, Any]) -> None:
+    def keep(self, address: Address, sample: int, state: State) -> None:
         """Remember the state before a sample."""
         if len(self._states) >= _KEPT:
             del self._states[next(iter(self._states))]
         self._states[address, sample] = state
 
-    def take(self, address: Address, sample: int) -> Mapping[str, Any] | None:
+    def take(self, address: Address, sample: int) -> State | None:
         """The state before a sample, if it is known; it is wanted once."""
         return self._states.pop((address, sample), None)
 
