@@ -162,11 +162,11 @@ class Certificate:
     radius: float
     outcome: Outcome
     alpha: float
-    stages: tuple[Stage, ...]
-    ledger: tuple[Spent, ...] = ()
+    stages: tuple[Stage, ...] = field(repr=False)
+    ledger: tuple[Spent, ...] = field(default=(), repr=False)
     answered_by: str | None = None
     limited_by: str | None = None
-    asked: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    asked: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def samples(self) -> int:
@@ -227,8 +227,8 @@ class Prediction:
     p_value: float
     outcome: Outcome
     alpha: float
-    stages: tuple[Stage, ...]
-    ledger: tuple[Spent, ...] = ()
+    stages: tuple[Stage, ...] = field(repr=False)
+    ledger: tuple[Spent, ...] = field(default=(), repr=False)
 
     @property
     def samples(self) -> int:
