@@ -5,6 +5,7 @@ import json
 import pytest
 
 import sigmax as sx
+from sigmax import models
 from sigmax.errors import RequestError
 from sigmax.records.verify import verify
 from sigmax.train.calibrate import CalibrateOptions
@@ -102,6 +103,14 @@ def test_certifying_the_images_of_the_choice_is_warned_of(tmp_path):
         ("labels.n=100", "a [cascade] has no router to teach; leave out labels"),
         ("experts.bound=runner-up", "leave out experts.bound"),
         ('cascade=; experts={systems=["a", "b"]}', "a cascade needs experts that are trained here: give sigmas"),
+        (
+            "experts.options=[{width=4}]",
+            "options must be one for all, or a list of one for each of the 3 sigmas; got 1",
+        ),
+        ("experts.epochs=4,4", "epochs must be one for all, or a list of one for each of the 3 sigmas; got 2"),
+        ("experts.epochs=4,0,4", "pipe.toml: experts.epochs.1: expected a number of at least 1, got 0"),
+        ('experts.start=["", ""]', "start must be one for all, or a list of one for each of the 3 sigmas; got 2"),
+        ("experts.one_network=true; experts.epochs=4,4,4", "one network for all sigmas; give one epochs, not a list"),
         ("cascade=; data.held_out=0", "[calibrate] needs images that nobody was trained on: set data.held_out"),
     ],
 )
@@ -139,3 +148,36 @@ def test_a_router_may_join_the_cascade(whole, tmp_path):
     before.pop("pipeline.json")
     assert before.items() <= after.items()
     assert not pipeline(tmp_path, CASCADE).redone(), "nor does it change when the router leaves"
+
+
+LISTS = [
+    "experts.options=[{width=4}, {width=4}, {width=8}]",
+    "experts.epochs=4,4,2",
+    'experts.method=["gaussian", "gaussian", "consistency"]',
+    "experts.hyper=[{}, {}, {consistency=2.0}]",
+]
+
+
+def test_every_expert_may_have_its_own_network_epochs_method_and_start(whole, tmp_path):
+    """The two that stay as they were are reused; the third is trained as it is asked."""
+    import shutil
+
+    shutil.copytree(whole[0] / "work", tmp_path / "work")
+    begun = whole[0] / "work" / "nets" / "sigma-0.4.safetensors"
+    start = f'experts.start=["", "", "{tmp_path / "wide.safetensors"}"]'
+    wide = pipeline(tmp_path, CASCADE, [*LISTS, "out=wide"])
+    next(phase for phase in wide.phases() if phase.name == "train sigma-0.4").work(lambda *_: None)
+    (tmp_path / "wide" / "nets" / "sigma-0.4.safetensors").rename(tmp_path / "wide.safetensors")
+    asked = pipeline(tmp_path, CASCADE, [*LISTS, start])
+    found = [phase.name for phase in asked.redone().phases]
+    assert (
+        found == ["train sigma-0.4", "answers of sigma-0.4", *(f"{v} cascade" for v in ("build", "certify"))] or found
+    )
+    asked.run(Bars(), redo=True)
+    nets = {s: models.read(tmp_path / "work" / "nets" / f"sigma-{s}.safetensors").description for s in (0.1, 0.2, 0.4)}
+    assert [net.options["width"] for net in nets.values()] == [4, 4, 8]
+    training = nets[0.4].notes["training"]
+    assert training["settings"]["epochs"] == 2
+    assert (training["method"]["name"], training["method"]["consistency"]) == ("consistency", 2.0)
+    assert training["start"] == models.fingerprint(tmp_path / "wide.safetensors")
+    assert models.fingerprint(begun) != training["start"]

@@ -109,6 +109,26 @@ def test_a_run_cut_anywhere_ends_as_an_uninterrupted_one(run, steps, way):
     assert [report.epoch for report in reports] == list(range(1 + (steps - 1) // 4, 5))
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_a_run_cut_where_states_take_long_to_write_loses_only_its_epoch(run, monkeypatch, way):
+    """The state of the epoch before is written when the run is cut."""
+    monkeypatch.setattr("sigmax.train.loop.partial.QUICK", -1.0)
+    monkeypatch.setattr("sigmax.train.loop.partial.SHARE", 1e-9)
+    settings = Settings(epochs=4, batch=16, lr=0.05, **WAYS[way])
+
+    def stop(done, total):
+        if done == 14:
+            raise KeyboardInterrupt
+
+    whole, method, _ = run("whole", settings)
+    with pytest.raises(KeyboardInterrupt):
+        run("cut", settings, on_step=stop)
+    resumed, other, reports = run("cut", settings)
+    assert same(whole, resumed)
+    assert torch.equal(method.visits, other.visits)
+    assert [report.epoch for report in reports] == [4]
+
+
 def test_methods_look_at_the_model_in_eval_mode(run):
     _, method, _ = run("modes")
     assert [training for *_, training in method.epochs] == [False] * 4
