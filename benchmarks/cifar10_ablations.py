@@ -282,7 +282,7 @@ def as_dual(variant: Variant, config: "PipelineConfig") -> Sequence[str]:
     listed = next((change for change in variant.changes if change.startswith("experts.sigmas=")), None)
     experts = config.experts
     last = experts.count - 1 if listed is None else listed.count(",")
-    options = ", ".join(f"{name} = {json.dumps(value)}" for name, value in experts.options.items())
+    options = ", ".join(f"{name} = {json.dumps(value)}" for name, value in experts.network_of(last).options.items())
     return [
         "cascade=",
         "calibrate=",

@@ -127,7 +127,7 @@ def selective(alpha: float, adaptive: bool) -> Problem:
     first, second = CascadeRule((level,), PLAIN).alpha_split(alpha)
     p = pressed(first / 2, adaptive)
     d = float(ndtri(p))
-    last, below = edge_at(d, second, adaptive)
+    last, below = edge_at(d, second, True)
     shares = {"level-0": (1e-9, p, 1 - p - 1e-9), "last": (1 - below, below)}
     paid = (first / 2 + second) / alpha
     return Problem(CascadeRule((level,), last), shares, 1, d, paid, sampling=asking(d, adaptive))
@@ -139,7 +139,9 @@ def multiscale(alpha: float, adaptive: bool) -> Problem:
     paid = split[0] / 2, split[1] / 2, split[2]
     thresholds = 0.7, 0.6, 0.5
     d = 0.5
-    parts = [edge_at(d, share, adaptive, t) for share, t in zip(paid, thresholds, strict=True)]
+    # What is below a level may claim at a small look also where sampling is fixed, and so has the levels of looks.
+    early = adaptive, True, True
+    parts = [edge_at(d, *one) for one in zip(paid, early, thresholds, strict=True)]
     rule = CascadeRule((parts[0][0], parts[1][0]), parts[2][0], thresholds[:2])
     names = "level-0", "level-1", "last"
     shares = {name: (1 - p, p) for name, (_, p) in zip(names, parts, strict=True)}

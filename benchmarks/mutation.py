@@ -9,16 +9,19 @@ statements are left alone. The package is copied to a temporary folder, and the 
 
 First all tests run once, with a probe before every statement of the mutated files. A mutant inside a function is
 then shown only to the tests that reached its statement (in their own process: what they start is not seen), and one
-that no test reached survives. A mutant of what runs on import is shown to all tests. Hypothesis draws the same
-examples every time. A mutant is killed by the first test that fails, and timed out where a test takes over FACTOR
-times its processor time; both count as noticed. A survivor may be equivalent to the original: all are listed.
+that no test reached survives. A mutant of what runs on import is shown to all tests. The processes of the tests are
+forked from this one, which has imported what takes long. Hypothesis draws the same examples every time. A mutant is
+killed by the first test that fails, and timed out where a test takes over FACTOR times its processor time; both count
+as noticed. A survivor may be equivalent to the original: all are listed.
 The mutants of a sample are tried in random order: a group that `--minutes` cuts short is only a smaller sample.
 """
 
 import argparse
 import ast
 import builtins
+import contextlib
 import copy
+import importlib
 import importlib.util
 import json
 import math
@@ -26,7 +29,6 @@ import os
 import random
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -34,13 +36,14 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
 FACTOR = 5  # a mutant may take this many times what the original took
 GRACE = 20.0  # seconds on top, for fixtures that another test had paid for
 PLAN = "MUTATION_PLAN"  # the environment variable that tells the tests' process what to do
+PRELOADED = ("numpy", "scipy.stats", "pandas", "torch", "hypothesis")
 PLUGIN = "mutation_plugin"  # the name this file has there
 # Looked up at every call: a conftest.py may import the package before the recorder stands ready.
 PROBE = "import builtins; __probe__ = lambda name: getattr(builtins, '__probe__', id)(name)"
@@ -332,6 +335,53 @@ def pytest_configure(config: pytest.Config) -> None:
 # --- Running ---
 
 
+def preload() -> None:
+    """Import what takes most of the time of a short test; the processes of the tests are forked from this one."""
+    # Where CI is set, Hypothesis derives its examples from the test, has no deadline and keeps no failures.
+    os.environ["CI"] = "true"
+    for name in PRELOADED:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+
+
+def forked(
+    own: dict[str, str], places: list[str], arguments: list[str], printed: Path, timeout: float | None
+) -> tuple[int, str]:
+    """The exit code of pytest in a process forked from this one, and what it prints; -N: ended by signal N."""
+    sys.stdout.flush()
+    child = os.fork()
+    if child == 0:
+        in_child(own, places, arguments, printed)
+    end = math.inf if timeout is None else time.monotonic() + timeout
+    while True:
+        found, status = os.waitpid(child, os.WNOHANG)
+        if found:
+            return os.waitstatus_to_exitcode(status), printed.read_text(errors="replace")
+        if time.monotonic() > end:
+            os.killpg(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            raise TimeoutError
+        time.sleep(0.02)
+
+
+def in_child(own: dict[str, str], places: list[str], arguments: list[str], printed: Path) -> NoReturn:
+    """Run pytest with this environment, and end."""
+    code = 1
+    try:
+        os.setpgid(0, 0)
+        os.environ.update(own)
+        sys.path[:0] = places
+        sys.dont_write_bytecode = True
+        with printed.open("w") as file:
+            os.dup2(file.fileno(), 1)
+            os.dup2(file.fileno(), 2)
+        code = int(pytest.main(arguments))
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        os._exit(code)
+
+
 @dataclass
 class Bench:
     """A copy of the package in a temporary folder, and what the tests reach in it."""
@@ -365,16 +415,9 @@ class Bench:
         written = self.folder / "plan.json"
         written.write_text(json.dumps({"package": self.package, "root": str(self.root), **plan}))
         places = [str(self.root), str(self.folder / "plugin"), os.environ.get("PYTHONPATH", "")]
-        # Where CI is set, Hypothesis derives its examples from the test, has no deadline and keeps no failures.
-        own = {PLAN: str(written), "PYTHONPATH": os.pathsep.join(filter(None, places)), "CI": "true"}
-        if "record" not in plan:
-            own["PYTHONDONTWRITEBYTECODE"] = "1"
+        own = {PLAN: str(written), "PYTHONPATH": os.pathsep.join(filter(None, places))}
         options = ["-x", "-q", "-p", "no:cacheprovider", "-p", PLUGIN, "--basetemp", str(self.folder / "t")]
-        command = [sys.executable, "-m", "pytest", *options, *arguments]
-        done = subprocess.run(
-            command, env=os.environ | own, timeout=timeout, text=True, capture_output=True, check=False
-        )
-        return done.returncode, done.stdout + done.stderr
+        return forked(own, places, [*options, *arguments], self.folder / "printed.txt", timeout)
 
     def explore(self, paths: set[Path]) -> None:
         """Run all tests once, with probes in these files."""
@@ -415,7 +458,7 @@ class Bench:
         self.write(mutant.path, mutated(original, mutant))
         try:
             code, text = self.run(plan, files, 60 + FACTOR * self.seconds)
-        except subprocess.TimeoutExpired:
+        except TimeoutError:
             return "timeout", ""
         finally:
             self.write(mutant.path, original)
@@ -513,6 +556,7 @@ def main(arguments: list[str] | None = None) -> None:
         every = [mutant for file in files for mutant in mutants(source, file.relative_to(source))]
         possible[group] = len(every)
         samples[group] = random.Random(given.seed).sample(every, min(given.sample, len(every)))
+    preload()
     package = given.targets[0].resolve().relative_to(source).parts[0]
     with tempfile.TemporaryDirectory(prefix="mutation-") as folder:
         bench = Bench(source, package, Path(folder).resolve(), given.tests)

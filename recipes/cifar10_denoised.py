@@ -12,7 +12,7 @@ Result    OUT/table.md and table.json: certified accuracy, parameters, and the m
           with sigma 0.25, 0.5, 1 (1,000 images, standard error up to 1.6): off the shelf 61.9, 36.7, 18.7%; tuned
           80.1, 67.8, 47.2%. Dual: 76.0%, but at radius 1 5.8% where its best expert has 20.0. See docs/denoised.md
 
-1. A UNet learns to remove noise of sigma 0.2 to 1.05, and the public classifier is certified behind it.
+1. A UNet learns to remove noise of sigma 0.2 to 1.05, and the public classifier is certified on denoised images.
 2. The classifier is fine-tuned on denoised images. It is one network for all three sigmas, given none of them:
    denoised images are much alike whatever the noise was, one is trained in a third of the time of three, and the
    experts of step 3 then vote in the same batches.
@@ -221,7 +221,7 @@ class Job:
 
     @cached_property
     def tuned(self) -> models.Classifier:
-        """The public classifier, fine-tuned behind the denoiser for all sigmas."""
+        """The public classifier, fine-tuned on denoised images, for all sigmas."""
         sigmas, out = self.recipe.sigmas, self.out / "tuned.safetensors"
         start, denoiser, (_, _, _, tuned_on) = self.public, self.denoiser, self.divided
         with self.steps.step("fine-tuning", out) as watch:

@@ -109,7 +109,7 @@ def test_the_public_network_behind_it(shared, tmp_path):
 
 
 def test_the_published_rows_are_those_collected(shared):
-    """Beside the checkout lie the field's figures; what the recipe prints of them is what they are."""
+    """What the recipe prints of published results is what was collected beside the checkout."""
     lines = [line.strip("| ").split("|") for line in (shared / "FACTS.md").read_text().splitlines()]
     kept = {cells[0].strip(" *"): cells[1:] for cells in lines if len(cells) == 12}
     names = ["denoised smoothing (Carlini), sigma 0.25, off the shelf, N=1e4", "same, 0.5", "same, 1.0"]

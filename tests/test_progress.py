@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from sigmax.progress import counting_on, eta, shown, silent
+from sigmax.progress import counting_on, eta, shown, silent, spoken
 
 WORK = """
 from sigmax.progress import shown
@@ -66,6 +66,13 @@ def test_a_given_watch_is_used_as_it_is():
     assert seen == [(15, 30)]
     with shown(silent, "work") as advance:
         assert advance is silent
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.2, "0 s"), (299, "299 s"), (300, "5 min"), (7199, "120 min"), (12_240, "3.4 h")]
+)
+def test_long_durations_are_said_in_minutes_and_hours(seconds, text):
+    assert spoken(seconds) == text
 
 
 @pytest.mark.parametrize(

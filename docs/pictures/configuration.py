@@ -80,7 +80,7 @@ def _sections(model: type) -> Iterator[str]:
         kind = members(field.annotation)[0]
         if is_model(kind):
             yield f"### [{name}]"
-            yield (kind.__doc__ or "").strip()
+            yield cleandoc(kind.__doc__ or "")
             yield markdown(kind, nested=False)
 
 

@@ -79,46 +79,7 @@ _HOMES = {
 }
 _MODULES = ("bounds", "data", "jobs", "models", "noise", "pipeline", "planning", "radius", "report", "systems", "train")
 
-__all__ = [
-    "Attack",
-    "Cascade",
-    "Certificate",
-    "Denoised",
-    "Dual",
-    "Lipschitz",
-    "Memorized",
-    "Multiscale",
-    "NearestNeighbourSigma",
-    "Outcome",
-    "Prediction",
-    "RequestError",
-    "Run",
-    "RunError",
-    "Sampling",
-    "SemiElastic",
-    "Smoothed",
-    "Stage",
-    "VouchedField",
-    "attack_run",
-    "bounds",
-    "certify_run",
-    "data",
-    "jobs",
-    "load",
-    "merge",
-    "models",
-    "noise",
-    "pipeline",
-    "planning",
-    "radius",
-    "read",
-    "recall_run",
-    "report",
-    "silent",
-    "systems",
-    "train",
-    "verify",
-]
+__all__ = [*_HOMES, *_MODULES]  # noqa: PLE0604 (they are strings)
 
 
 def __getattr__(name: str) -> Any:

@@ -16,11 +16,11 @@ from scipy.stats import binom
 from sigmax import bounds, radius
 from sigmax.errors import RequestError
 from sigmax.radius.known_share import least_share, limit, most_missing
+from sigmax.rules.checks import MOST_SAMPLES, check_samples
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
 
-MOST_SAMPLES = 10**9  # beyond it bounds are not computed, nor votes cast
 _WINDOW = 2048  # losses looked at one by one
 
 
@@ -173,13 +173,8 @@ def _proved(n: int, lost: int, r: float, sigma: float, alpha: float) -> int:
 
 
 def _check(sigma: float, alpha: float) -> None:
-    if not (np.isfinite(sigma) and sigma > 0):
-        raise RequestError(f"sigma must be a positive number (noise in pixel units, [0, 1]); got {sigma!r}")
-    if not 0 < alpha < 1:
-        raise RequestError(
-            f"alpha must lie strictly between 0 and 1 (the chance of a wrong certificate, 0.001 in the papers); "
-            f"got {alpha!r}"
-        )
+    radius.Gaussian(sigma)
+    check_samples(alpha)
 
 
 def _check_wanted(r: float, p: float, chance: float) -> None:

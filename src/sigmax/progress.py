@@ -152,6 +152,13 @@ class _Cell:
 def eta(done: int, total: int, before: int, seconds: float, note: str) -> str:
     """How far work is in words: '30/60, about 12 s left'. `before`: done when the clock started."""
     fresh = done - before
-    left = f", about {seconds / fresh * (total - done):.0f} s left" if fresh > 0 else ""
+    left = f", about {spoken(seconds / fresh * (total - done))} left" if fresh > 0 else ""
     tail = left if done < total else f" in {seconds:.1f} s"
     return f"{done}/{total}{tail}{'; ' if note else ''}{note}"
+
+
+def spoken(seconds: float) -> str:
+    """A duration as one says it: '12 s', '25 min', '3.4 h'."""
+    if seconds < 300:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:,.1f} h"

@@ -17,6 +17,7 @@ ASKED = Conditions(n0=10, n=100, alpha=0.01, radius=0.1, reference_inputs=1)
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     monkeypatch.setattr(forward, "SECONDS", 0.01)
+    monkeypatch.setattr("sigmax.bench.contest.SECONDS", 0.0)
 
 
 def linear(classes=3, seed=0):
@@ -60,6 +61,20 @@ def test_every_scheme_is_measured_beside_the_reference_loop(name):
     assert rows[0].inputs == 1
     assert len(rows) >= 4
     assert all(row.inputs == 3 and row.samples_per_input > 0 and row.ratio > 0 for row in rows[1:])
+
+
+def test_a_short_contest_is_held_again_and_its_shares_of_the_ceiling_agree_with_the_votes_a_second(monkeypatch):
+    monkeypatch.setattr("sigmax.bench.contest.SECONDS", 1.0)
+    rows = list(contest(smoothed(), smoothed(), X, ASKED))
+    names = [row.contender for row in rows]
+    first, last = rows[: len(rows) // 2], rows[len(rows) // 2 :]
+    assert names[: len(first)] == names[len(first) :]
+    for turn in (first, last):
+        assert len({round(row.ceiling_votes_per_s, 3) for row in turn}) == 1  # one network, so one ceiling
+        for row in turn:
+            assert row.of_ceiling == pytest.approx(row.votes_per_s / row.ceiling_votes_per_s)
+            assert row.votes_per_s == pytest.approx(row.samples_per_input / row.s_per_input)
+            assert row.ratio == pytest.approx(turn[0].s_per_input / row.s_per_input)
 
 
 def voted(scheme, n0=10, n=20):

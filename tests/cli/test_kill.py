@@ -6,11 +6,13 @@ import resource
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 import torch
 
 import sigmax as sx
+from sigmax import models
 from tests.cli.conftest import ENVIRONMENT, SIGMAX
 
 INPUTS, N = 50, 2_000
@@ -113,6 +115,29 @@ def test_ctrl_c_and_a_scheduler_end_it_cleanly_and_it_says_how_to_go_on(system, 
     assert "Traceback" not in said
     assert sigmax(*certify_words(system, out)).returncode == 0
     assert certificates(out) == uninterrupted
+
+
+@pytest.mark.slow
+def test_training_that_a_scheduler_ends_goes_on_from_the_epoch_before(tmp_path, sigmax):
+    """As `timeout -s TERM` does on a machine that is only lent: the state is a file, which may be split and joined."""
+    words = ("train", "classifier", "--data", "digits", "--sigma", "0.3", "--epochs", "12")
+    whole, cut = tmp_path / "whole.safetensors", tmp_path / "cut" / "net.safetensors"
+    assert sigmax(*words, "--out", whole).returncode == 0
+    process = start((*words, "--out", cut))
+    wait_for(process, tmp_path / "cut" / "net.safetensors.metrics.jsonl", 4, patience=60)
+    process.terminate()
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert f"The finished epochs are kept in {cut}.partial. Run the same command again to go on." in said
+    state = Path(f"{cut}.partial")
+    pieces = [state.read_bytes()[i : i + 2**16] for i in range(0, state.stat().st_size, 2**16)]
+    elsewhere = tmp_path / "elsewhere" / "net.safetensors"
+    elsewhere.parent.mkdir()
+    Path(f"{elsewhere}.partial").write_bytes(b"".join(pieces))
+    done = sigmax(*words, "--out", elsewhere)
+    assert done.returncode == 0
+    assert "done before" in done.stdout
+    assert models.fingerprint(elsewhere) == models.fingerprint(whole)
 
 
 @pytest.mark.slow

@@ -77,7 +77,7 @@ def test_it_does_the_whole_workflow_and_says_where_to_look(quick, sigmax):
     assert "Taken (best): sigma 0.1 " in said
     assert "Where to look" in said
     system = "work/systems/dual-consensus-tuned-1"
-    assert f"use them: sigmax predict {system} --data" in said
+    assert f"use one: sigmax predict {system} --data" in said
     assert (folder / "work" / "report" / "report.md").stat().st_size > 500
     assert sigmax("predict", system, "--data", "digits", "--max", 2, cwd=folder).returncode == 0
     again = sigmax("pipeline", "run", folder / "pipe.toml")

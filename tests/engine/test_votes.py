@@ -1,5 +1,7 @@
 """The engine: the noise an input gets, and so its counts, depend on nothing but its address."""
 
+from itertools import chain
+
 import numpy as np
 import pytest
 import torch
@@ -40,7 +42,7 @@ class Recorder:
 def cast(model, x, asks, batch, ids=None, seed=5, classes=CLASSES):
     voter = Voter(model, classes=classes, batch=batch)
     noisy = Noisy(x, ids if ids is not None else list(range(len(x))), seed)
-    return {i: counts for i, (counts,) in tally(voter, [Item(i, (ask,)) for i, ask in asks], noisy)}
+    return {i: counts for i, (counts,) in chain(*tally(voter, [Item(i, (ask,)) for i, ask in asks], noisy))}
 
 
 @pytest.mark.parametrize("batch", BATCHES)
@@ -294,8 +296,9 @@ def test_bf16_votes_get_the_same_noise_and_nearly_the_same_counts():
     shown: list[torch.Tensor] = []
     net.register_forward_pre_hook(lambda module, inputs: shown.append(inputs[0].clone()))
     items = [Item(i, (ask,)) for i, ask in asks]
-    full = {i: c for i, (c,) in tally(Voter(net, classes=10, batch=500), items, noisy)}
-    half = {i: c for i, (c,) in tally(Voter(net, classes=10, batch=500, dtype=torch.bfloat16), items, noisy)}
+    full = {i: c for i, (c,) in chain(*tally(Voter(net, classes=10, batch=500), items, noisy))}
+    lower = Voter(net, classes=10, batch=500, dtype=torch.bfloat16)
+    half = {i: c for i, (c,) in chain(*tally(lower, items, noisy))}
     assert torch.equal(shown[0], shown[2])
     assert all(np.abs(np.subtract(full[i], half[i])).sum() < 100 for i in range(2))
 
@@ -306,7 +309,7 @@ def test_a_gpu_makes_the_same_noise_in_every_batch():
     seen = [Recorder(), Recorder()]
     for recorder, size in zip(seen, (128, 37), strict=True):
         voter = Voter(recorder, classes=3, device="cuda", batch=size)
-        dict(tally(voter, [Item(0, (ask,)), Item(1, (ask,))], Noisy(x, [0, 1], 5)))
+        list(tally(voter, [Item(0, (ask,)), Item(1, (ask,))], Noisy(x, [0, 1], 5)))
     assert torch.equal(seen[0].rows(), seen[1].rows())
 
 

@@ -1,4 +1,4 @@
-"""The sector study runs as its header says, here in its smallest form."""
+"""The sector example runs as its header says, here in its smallest form."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Make the corpus anew: small whole files of every kind that sigmax reads.
+"""Make the corpus again: small whole files of every kind that sigmax reads.
 
 PYTHONPATH=src python -m tests.fuzz.seeds
 """

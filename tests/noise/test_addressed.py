@@ -8,10 +8,15 @@ import torch
 from scipy import stats
 
 from sigmax.errors import RequestError
-from sigmax.noise.addressed import BLOCK, Address, BlockSource, check_uint64, empty
-from sigmax.noise.gaussian import SAMPLER, block
+from sigmax.noise import addressed
+from sigmax.noise.addressed import BLOCK, Address, BlockSource, Left, check_uint64
+from sigmax.noise.gaussian import SAMPLER, GaussianSampler, block
 
 ADDRESS = {"seed": 3, "input_id": 17, "stage": "estimation", "index": 5, "shape": (2, 3)}
+
+
+def room(samples):
+    return np.empty((samples, 2, 3), dtype=np.float32)
 
 
 def test_an_address_always_gives_the_same_block():
@@ -70,11 +75,37 @@ def test_parts_of_an_address_cannot_stand_in_for_each_other():
 def test_a_block_sampled_in_parts_is_the_same_block(cuts):
     whole = block(**ADDRESS)
     address = Address(3, 17, "estimation", 5)
-    going_on = BlockSource(SAMPLER)
-    parts = [going_on.fill(empty((b - a, 2, 3)), address, a) for a, b in pairwise(cuts)]
-    assert torch.equal(torch.cat(parts), whole)
-    for a, b in pairwise(cuts):  # and each part by itself
-        assert torch.equal(BlockSource(SAMPLER).fill(empty((b - a, 2, 3)), address, a), whole[a:b])
+    going_on, left = BlockSource(SAMPLER), Left()
+    for a, b in pairwise(cuts):
+        assert np.array_equal(going_on.fill(room(b - a), address, a), whole[a:b])
+        by_itself = BlockSource(SAMPLER).fill(room(b - a), address, a)
+        assert np.array_equal(by_itself, whole[a:b])
+        taken_up = BlockSource(SAMPLER, left)  # where another source left it
+        taken_up.fill(room(3), Address(3, 17, "selection", 5))
+        assert np.array_equal(taken_up.fill(room(b - a), address, a), whole[a:b])
+
+
+def test_blocks_are_taken_up_where_they_were_left_without_sampling_them_again(monkeypatch):
+    """As at the looks of adaptive sampling, with other inputs' between them; what was forgotten is sampled again."""
+    numbers = []
+
+    class Counting(GaussianSampler):
+        def fill(self, generator, out):
+            numbers.append(out.size)
+            super().fill(generator, out)
+
+    monkeypatch.setattr(addressed, "_KEPT", 3)
+    for inputs, samples in ((3, 3 * 128), (4, 4 * 128 + 4 * 32 + 64)):
+        numbers.clear()
+        left, found = Left(), {i: [] for i in range(inputs)}
+        for a, b in pairwise((0, 32, 64, 128)):
+            source = BlockSource(Counting(), left)
+            for i in range(inputs):
+                found[i].append(source.fill(room(b - a), Address(1, i, "estimation", 0), a))
+        assert sum(numbers) == samples * 6
+        for i in range(inputs):
+            whole = block(seed=1, input_id=i, stage="estimation", index=0, shape=(2, 3))
+            assert np.array_equal(np.concatenate(found[i]), whole)
 
 
 @pytest.mark.slow

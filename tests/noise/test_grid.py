@@ -1,4 +1,4 @@
-"""Noise in whole steps of a grid: exact sums, the same on every road, and a distribution known exactly."""
+"""Noise in whole steps of a grid: exact sums, however they are computed, and a distribution known exactly."""
 
 import numpy as np
 import pytest

@@ -5,18 +5,22 @@ import json
 import pytest
 
 import sigmax as sx
+from sigmax import models
 from sigmax.errors import RequestError
 from sigmax.records.verify import verify
 from sigmax.train.calibrate import CalibrateOptions
 from tests.pipeline.helpers import CASCADE, Bars, Killed, contents, pipeline
+
+ANSWERS = [f"answers of sigma-{sigma}" for sigma in (0.1, 0.2, 0.4)]
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     folder = tmp_path_factory.mktemp("cascade")
     with pytest.raises(Killed):
-        pipeline(folder, CASCADE).run(Bars("calibrate", 2))
-    assert {phase.name: phase.state for phase in pipeline(folder, CASCADE).phases()}["calibrate"] == "to do"
+        pipeline(folder, CASCADE).run(Bars("answers of sigma-0.2", 2))
+    found = {phase.name: phase.state for phase in pipeline(folder, CASCADE).phases()}
+    assert [found[f"answers of sigma-{sigma}"] for sigma in (0.1, 0.2, 0.4)] == ["done", "to do", "to do"]
     bars = Bars()
     return folder, pipeline(folder, CASCADE).run(bars), bars.asked
 
@@ -24,12 +28,12 @@ def whole(tmp_path_factory):
 def test_a_calibrated_cascade_is_certified(whole):
     folder, runs, asked = whole
     names = ["sigma-0.1", "sigma-0.2", "sigma-0.4", "cascade"]
-    assert asked == ["calibrate", "build cascade", *(f"certify {name}" for name in names)]
+    assert asked == [*ANSWERS[1:], "calibrate", "build cascade", *(f"certify {name}" for name in names)]
     assert [run.path.name for run in runs] == [f"{name}-skip60.jsonl" for name in names]
     assert all(verify(run.path).holds for run in runs)
     kept = json.loads((folder / "work" / "thresholds.json").read_text())
     assert len(kept["confidence"]) == 2
-    assert len(kept["accuracy"]) == 3
+    assert len(kept["accuracy"]) == len(kept["envelope"]) == len(kept["ratio"]) == 3
     system = sx.load(folder / "work" / "systems" / "cascade")
     assert isinstance(system, sx.Cascade)
     assert [level.sigma for level in system.levels] == [0.4, 0.2]
@@ -46,7 +50,9 @@ def test_thresholds_are_of_one_request(whole, tmp_path):
     shutil.copytree(whole[0] / "work", tmp_path / "work")
     redone = ["calibrate", "build cascade", "certify cascade"]
     for change, expected in (
-        ("calibrate.samples=10", redone),
+        ("calibrate.samples=10", [*ANSWERS, *redone]),
+        ("calibrate.objective=least-ratio", redone),
+        ("certify.seed=1", [*ANSWERS, *redone[:2], *(f"certify sigma-{s}" for s in (0.1, 0.2, 0.4)), redone[2]]),
         ("cascade.thresholds=0.6", redone),
         ("certify.alpha=0.01", [*redone[:2], *(f"certify sigma-{s}" for s in (0.1, 0.2, 0.4)), redone[2]]),
         ("certify.n0=30", [*(f"certify sigma-{s}" for s in (0.1, 0.2, 0.4)), redone[2]]),
@@ -56,6 +62,9 @@ def test_thresholds_are_of_one_request(whole, tmp_path):
         assert not found.takes_long
     (tmp_path / "work" / "pipeline.json").unlink()
     shutil.rmtree(tmp_path / "work" / "runs")
+    with pytest.raises(RequestError, match=r"sigma-0.1.npz holds what a network answered to another.*samples is 20"):
+        pipeline(tmp_path, CASCADE, ["calibrate.samples=10"]).run(Bars())
+    shutil.rmtree(tmp_path / "work" / "answers")
     with pytest.raises(RequestError, match=r"thresholds.json holds the thresholds of another request: samples is 20"):
         pipeline(tmp_path, CASCADE, ["calibrate.samples=10"]).run(Bars())
     (tmp_path / "work" / "thresholds.json").write_text("{}")
@@ -89,11 +98,19 @@ def test_certifying_the_images_of_the_choice_is_warned_of(tmp_path):
         ("calibrate=; cascade.confidence=0.5,0.5,0.5", "or one for each of the 2, largest sigma first; got"),
         ("calibrate=; cascade.confidence=1.5", "cascade.confidence: expected"),
         ("cascade.thresholds=0.4", "from 1/2 to below 1"),
-        ("calibrate.published=50,40", "published accuracies are for objective = 'least-lead'"),
+        ("calibrate.published=50,40", "published are for objective = 'least-lead'"),
         ("calibrate.objective=least-lead", "one accuracy for each of the 3 radii; got 0"),
         ("labels.n=100", "a [cascade] has no router to teach; leave out labels"),
         ("experts.bound=runner-up", "leave out experts.bound"),
         ('cascade=; experts={systems=["a", "b"]}', "a cascade needs experts that are trained here: give sigmas"),
+        (
+            "experts.options=[{width=4}]",
+            "options must be one for all, or a list of one for each of the 3 sigmas; got 1",
+        ),
+        ("experts.epochs=4,4", "epochs must be one for all, or a list of one for each of the 3 sigmas; got 2"),
+        ("experts.epochs=4,0,4", "pipe.toml: experts.epochs.1: expected a number of at least 1, got 0"),
+        ('experts.start=["", ""]', "start must be one for all, or a list of one for each of the 3 sigmas; got 2"),
+        ("experts.one_network=true; experts.epochs=4,4,4", "one network for all sigmas; give one epochs, not a list"),
         ("cascade=; data.held_out=0", "[calibrate] needs images that nobody was trained on: set data.held_out"),
     ],
 )
@@ -131,3 +148,36 @@ def test_a_router_may_join_the_cascade(whole, tmp_path):
     before.pop("pipeline.json")
     assert before.items() <= after.items()
     assert not pipeline(tmp_path, CASCADE).redone(), "nor does it change when the router leaves"
+
+
+LISTS = [
+    "experts.options=[{width=4}, {width=4}, {width=8}]",
+    "experts.epochs=4,4,2",
+    'experts.method=["gaussian", "gaussian", "consistency"]',
+    "experts.hyper=[{}, {}, {consistency=2.0}]",
+]
+
+
+def test_every_expert_may_have_its_own_network_epochs_method_and_start(whole, tmp_path):
+    """The two that stay as they were are reused; the third is trained as it is asked."""
+    import shutil
+
+    shutil.copytree(whole[0] / "work", tmp_path / "work")
+    begun = whole[0] / "work" / "nets" / "sigma-0.4.safetensors"
+    start = f'experts.start=["", "", "{tmp_path / "wide.safetensors"}"]'
+    wide = pipeline(tmp_path, CASCADE, [*LISTS, "out=wide"])
+    next(phase for phase in wide.phases() if phase.name == "train sigma-0.4").work(lambda *_: None)
+    (tmp_path / "wide" / "nets" / "sigma-0.4.safetensors").rename(tmp_path / "wide.safetensors")
+    asked = pipeline(tmp_path, CASCADE, [*LISTS, start])
+    found = [phase.name for phase in asked.redone().phases]
+    assert (
+        found == ["train sigma-0.4", "answers of sigma-0.4", *(f"{v} cascade" for v in ("build", "certify"))] or found
+    )
+    asked.run(Bars(), redo=True)
+    nets = {s: models.read(tmp_path / "work" / "nets" / f"sigma-{s}.safetensors").description for s in (0.1, 0.2, 0.4)}
+    assert [net.options["width"] for net in nets.values()] == [4, 4, 8]
+    training = nets[0.4].notes["training"]
+    assert training["settings"]["epochs"] == 2
+    assert (training["method"]["name"], training["method"]["consistency"]) == ("consistency", 2.0)
+    assert training["start"] == models.fingerprint(tmp_path / "wide.safetensors")
+    assert models.fingerprint(begun) != training["start"]

@@ -12,7 +12,16 @@ from scipy.special import ndtr, ndtri
 from scipy.stats import norm
 
 from sigmax.errors import RequestError
-from sigmax.radius import Gaussian, LevelBounds, answer_radius, cascade, exclusion_radius, gaussian, smoothed
+from sigmax.radius import (
+    Gaussian,
+    LevelBounds,
+    answer_radius,
+    cascade,
+    cascade_of_radii,
+    exclusion_radius,
+    gaussian,
+    smoothed,
+)
 
 patient = settings(deadline=None)
 shares = st.floats(0.001, 0.999)
@@ -98,6 +107,18 @@ def test_never_above_the_exact_value_and_next_to_it(parts, last):
             exact = max(noise.sigma * (quantile(lower) - z), excluded, key=float)
         assert radius == 0 or radius <= exact
         assert radius >= exact - arb("1e-12")
+
+
+@patient
+@given(
+    st.lists(st.lists(levels, min_size=3, max_size=3), min_size=1, max_size=4), st.lists(st.floats(0, 3), min_size=3)
+)
+def test_many_inputs_at_once_are_each_by_itself(parts, last):
+    """To the last bit: it is one recursion."""
+    answers = [[answer_radius(p.noise, p.lower, p.threshold) for p in level_of_all] for level_of_all in parts]
+    excluded = [[exclusion_radius(p.noise, p.upper, p.threshold) for p in level_of_all] for level_of_all in parts]
+    found = cascade_of_radii(list(zip(answers, excluded, strict=True)), last[:3])
+    assert found.tolist() == [cascade([level_of_all[i] for level_of_all in parts], last[i]) for i in range(3)]
 
 
 # Soundness: a cascade on a line whose every answer is known by quadrature of its noise
@@ -244,6 +265,11 @@ def test_it_falls_no_faster_than_the_input_moves(parts, last, moved):
 def test_a_wrong_request_is_refused_with_advice(parts, last, said):
     with pytest.raises(RequestError, match=said):
         cascade(parts, last)
+
+
+def test_among_many_a_wrong_distance_is_refused():
+    with pytest.raises(RequestError, match="last to be a distance of at least 0"):
+        cascade_of_radii([([0.0, 0.0], [1.0, 1.0])], [0.0, nan])
 
 
 @pytest.mark.parametrize("sigma", [0.0, -1.0, nan, inf, 1e-31, True, "0.5", None])

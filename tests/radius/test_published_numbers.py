@@ -1,4 +1,4 @@
-"""Numbers from the literature that bounds and radii together must reproduce."""
+"""Published numbers that bounds and radii together must reproduce."""
 
 import numpy as np
 import pytest

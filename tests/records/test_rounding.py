@@ -71,7 +71,7 @@ def test_the_number_behind_fixed_decimals_lies_within_the_slack(values: list[flo
         (["0.978", "0.0449"], 0.0449, 0.00005),
         (["0.978", "0.045"], 0.045, 0.0005),  # the same decimals everywhere
         (["0.120000", "1.500000", "0.000000"], 1.5, 5e-7),
-        (["0.0", "0.0"], 1.23, 0.005),  # nothing but zeros: the field's habit
+        (["0.0", "0.0"], 1.23, 0.005),  # nothing but zeros, as published logs have them
         (["5.01e-05", "0.123"], 5.01e-05, 5e-8),
         (["nan", "0.12", "1.234"], 1.234, 0.0005),
         (["0.5", "0.25"], 0.0, 0.0),

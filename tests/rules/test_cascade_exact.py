@@ -5,8 +5,9 @@
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import comb, prod
+from operator import add
 
 import numpy as np
 import pytest
@@ -32,6 +33,7 @@ QUESTIONS = {
     "the radius": Sampling("adaptive", **FEW),
     "targets": Sampling("adaptive", targets=(0.1, 0.3), **FEW),
     "tolerance": Sampling("adaptive", tolerance=0.2, **FEW),
+    "stopping for little": Sampling("adaptive", futility=0.4, **FEW),  # as fixed sampling looks, stages given up early
 }
 
 
@@ -87,7 +89,11 @@ CASES = [  # classes, defers, n
     (3, False, 12),
     (2, False, 16),
 ]
-LOOKS = {"fixed": FIXED, "adaptive": Sampling("adaptive", targets=(0.1,), first=6, growth=2.0, last=0.5)}
+LOOKS = {
+    "fixed": FIXED,
+    "small looks of fixed": FIXED.in_looks(12).capped(9.0),
+    "adaptive": Sampling("adaptive", targets=(0.1,), first=6, growth=2.0, last=0.5),
+}
 
 
 @pytest.mark.parametrize("sampling", LOOKS)
@@ -110,9 +116,12 @@ def test_a_bound_that_is_not_paid_for_is_caught(picked, payment, monkeypatch):
     assert broken_bounds(level(), picked, 12, 0.2, FIXED).max() > 0.2
 
 
+@pytest.mark.parametrize("looks", [LOOKS["adaptive"], Sampling("adaptive", first=3, growth=2.0, cap=9.0)])
 @pytest.mark.parametrize("picked", [0, None])
-def test_a_look_without_its_level_is_caught(picked):
-    assert broken_bounds(level(), picked, 12, 0.2, Careless(**vars(LOOKS["adaptive"]))).max() > 0.2
+def test_a_look_without_its_level_is_caught(picked, looks):
+    """The second are looks at a quarter, a half and all of the samples, as fixed sampling has them for large n."""
+    assert broken_bounds(level(), picked, 12, 0.2, looks).max() <= 0.2
+    assert broken_bounds(level(), picked, 12, 0.2, Careless(**vars(looks))).max() > 0.2
 
 
 # Whole certificates
@@ -189,6 +198,7 @@ SYSTEMS = {
     "multiscale": (CascadeRule((plain(1.0),), plain(0.5)), 8),
     "multiscale, three classes": (CascadeRule((plain(1.0, 3),), LipschitzRule(1.0, 3), 0.55), 8),
     "deterministic last": (CascadeRule((selective(1.0),), LipschitzRule(1.0, 2)), 9),
+    "multiscale, deterministic last": (CascadeRule((plain(1.0),), LipschitzRule(1.0, 2)), 8),
     "two levels": (CascadeRule((selective(1.0), plain(0.5)), LipschitzRule(1.0, 2), (0.5, 0.6)), 6),
     "dual last": (
         CascadeRule((selective(1.0),), DualRule(plain(0.7), (LipschitzRule(1.0, 2), LipschitzRule(1.0, 2)))),
@@ -249,7 +259,7 @@ def test_no_shares_make_a_certificate_wrong_more_often_than_alpha(name):
     assert ALPHA / 10 < wrongness(rule, n, FIXED) <= ALPHA
 
 
-@pytest.mark.parametrize("question", ["the radius", "targets", "tolerance"])
+@pytest.mark.parametrize("question", ["the radius", "targets", "tolerance", "stopping for little"])
 @pytest.mark.parametrize(
     "name", ["selective", "multiscale", "deterministic last", pytest.param("dual last", marks=pytest.mark.slow)]
 )
@@ -270,6 +280,48 @@ def test_a_maximum_where_the_minimum_belongs_is_caught(name, monkeypatch):
 
     monkeypatch.setattr(level_module.radius, "cascade", cascade)
     assert wrongness(rule, n, FIXED) > ALPHA
+
+
+def overstated(rule: CascadeRule, n0: int, n: int, q: float) -> float:
+    """The chance that the first level's lower bound of the class picked is wrong, for shares q and 1 - q."""
+    wrong, shares = 0.0, np.array([q, 1 - q])
+    begin = partial(rule.certifying, n0=n0, n=n, alpha=ALPHA)
+    picks = [(k, n0 - k) for k in range(n0 + 1)]
+    for path, found in every_ending(begin, lambda ask: splits(ask.n, 2) if votes_are_asked(ask) else TIED):
+        votes = [counts for ask, counts in path if votes_are_asked(ask)]
+        assert votes[0] in picks
+        lower = found.stages[1].lower
+        chance = prod(multinomial.pmf(counts, sum(counts), shares) for counts in votes)
+        wrong += chance if lower is not None and lower > shares[np.argmax(votes[0])] else 0.0
+    return wrong
+
+
+TIED = [Scores(1, 1.0, 1.0, 0.0, 0.0)]
+
+
+def votes_are_asked(question) -> bool:
+    return not isinstance(question, ScoreRequest)
+
+
+@pytest.mark.parametrize("reused", [False, True])
+def test_selection_votes_that_also_estimate_are_caught(reused, monkeypatch):
+    """They picked the class, so they favour it."""
+    rule, kept = SYSTEMS["multiscale, deterministic last"][0], {}
+    picked, lower_at = Level.picked, Tally._lower_at
+    if reused:
+
+        def keeping(level, picks):
+            kept["picks"] = picks
+            return picked(level, picks)
+
+        def with_picks(tally, counts, level):
+            return lower_at(tally, tuple(map(add, counts, kept["picks"])), level)
+
+        monkeypatch.setattr(Level, "picked", keeping)
+        monkeypatch.setattr(Tally, "_lower_at", with_picks)
+    paid = Payment.of(ALPHA, picked=True).answer
+    worst = max(overstated(rule, 7, 7, q) for q in np.linspace(0.5, 0.8, 7) - 1e-9)
+    assert bool(worst > paid) is reused
 
 
 # Predictions

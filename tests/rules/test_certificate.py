@@ -46,6 +46,14 @@ def test_explained():
     )
 
 
+def test_a_list_of_certificates_prints_short():
+    stage = Stage(part="", role=Role.ESTIMATION, sigma=0.5, counts=(90, 10), n=100, alpha=0.001)
+    one = Certificate(predicted=0, radius=0.25, outcome=Outcome.CERTIFIED, alpha=0.001, stages=(stage,))
+    assert repr([one]).startswith("[Certificate(predicted=0, radius=0.25, outcome=<Outcome.CERTIFIED")
+    assert "counts" not in repr(one)
+    assert one != Certificate(predicted=0, radius=0.25, outcome=Outcome.CERTIFIED, alpha=0.001, stages=())
+
+
 def test_another_tools_radius_is_printed_as_it_was():
     ours, theirs = (Certificate(3, 0.941, outcome, 0.001, ()) for outcome in (Outcome.CERTIFIED, Outcome.CLAIMED))
     assert (ours.shown_radius(), theirs.shown_radius()) == ("0.9409", "0.941")

@@ -3,13 +3,16 @@
 # N certifications at alpha each; a certificate is wrong if its class is, or its radius exceeds the truth
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from scipy.stats import norm
 
 from sigmax.rules.cascade import level as level_module
-from sigmax.rules.cascade.level import Payment
+from sigmax.rules.cascade.level import Payment, Tally
+from sigmax.rules.smoothed import SmoothedRule
 from tests.schemes.regions import Known, Level, cascade, dual, planes, smoothed
 from tests.schemes.test_adaptive_soundness import ASKED, QUESTIONS
 from tests.schemes.test_dual_soundness import (
@@ -131,6 +134,33 @@ def test_a_level_that_is_not_excluded_is_caught(monkeypatch):
     system = SYSTEMS["defers, the rival limits"][0]()
     monkeypatch.setattr(level_module.radius, "cascade", lambda levels, last=0.0: last)
     assert suspicion(wrong(system, certificates(system, 100)), 100, ALPHA) < SUSPICIOUS
+
+
+@pytest.mark.parametrize("question", ["fixed", QUESTIONS["the radius"]], ids=["fixed", "adaptive"])
+def test_a_floor_that_is_claimed_is_caught(question, monkeypatch):
+    """What all samples are likely to prove serves to stop what is below; here the level claims it without them."""
+    system, proved = SYSTEMS["answers beside its edge"][0](), Tally.proved
+    monkeypatch.setattr(Tally, "proved", lambda tally, below: max(proved(tally, below), tally.possible_answer))
+    assert suspicion(wrong(system, certificates(system, 200, sampling=question)), 200, ALPHA) < SUSPICIOUS
+
+
+@pytest.mark.parametrize("question", ["fixed", QUESTIONS["one target"]], ids=["fixed", "adaptive"])
+def test_a_wanted_class_that_is_claimed_is_caught(question, monkeypatch):
+    """A level beside its edge picks class 1 as often as not; below it all is of class 0, which is then of no use.
+
+    Here what is below claims the class that it was asked for.
+    """
+    system, right = one([-3.0, 0.01], opposed()), SmoothedRule.certifying
+
+    def claiming(rule, *, sampling, **asked):
+        found = yield from right(rule, sampling=sampling, **asked)
+        return found if sampling.wanted is None else replace(found, predicted=sampling.wanted, radius=1.0)
+
+    found = certificates(system, 200, sampling=question)
+    assert suspicion(wrong(system, found), 200, ALPHA) > SUSPICIOUS
+    monkeypatch.setattr(SmoothedRule, "certifying", claiming)
+    found = certificates(system, 200, sampling=question)
+    assert suspicion(wrong(system, found), 200, ALPHA) < SUSPICIOUS
 
 
 # The truth itself

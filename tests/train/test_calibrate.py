@@ -1,5 +1,8 @@
 """Confidence thresholds of a cascade: estimated by the theorem itself, chosen for what is asked."""
 
+import json
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +10,7 @@ import torch
 import sigmax as sx
 from sigmax import bounds, radius
 from sigmax.data import Dataset
-from sigmax.errors import RequestError
+from sigmax.errors import RequestError, RunError
 from sigmax.rules.cascade.rule import CascadeRule
 from sigmax.rules.smoothed import SmoothedRule
 from sigmax.train.calibrate import (
@@ -17,6 +20,7 @@ from sigmax.train.calibrate import (
     Estimate,
     answers_of,
     calibrate,
+    chosen,
     read_thresholds,
     with_confidence,
     write_thresholds,
@@ -88,6 +92,58 @@ def test_a_last_that_bounds_the_runner_up_needs_no_majority():
     assert 0.02 < radii[1] < 0.2
 
 
+def test_a_network_alone_has_all_of_alpha():
+    """The envelope is the best of them at each radius: each of many samples certifies as Cohen et al.'s rule does."""
+    shares = np.array([[0.97, 0.03, 0.0], [0.7, 0.2, 0.1], [0.2, 0.8, 0.0]])
+    answers = (answered(shares, [1, 1, 1], 10**5), answered(shares[[1, 1, 0]], [1, 1, 1], 10**5))
+    found = Estimate(rule(1.0, 0.5), answers, np.zeros(3, int), n=N, alpha=ALPHA)
+    reached = [
+        [radius.gaussian(sigma, float(bounds.lower(round(p * N), N, ALPHA))) for p in own]
+        for sigma, own in ((1.0, (0.97, 0.7, 0.2)), (0.5, (0.7, 0.7, 0.97)))
+    ]
+    middles = sorted({r for row in reached for r in row if r > 0})
+    radii = [0.0, *((a + b) / 2 for a, b in pairwise(middles)), 9.0]
+    expected = [[100 * np.mean([r >= asked and r > 0 for r in row]) for asked in radii] for row in reached]
+    assert found.alone(radii).tolist() == pytest.approx(np.array(expected))
+    assert found.envelope(radii).tolist() == np.max(expected, axis=0).tolist()
+
+
+def test_what_accuracies_are_worth():
+    accuracy, envelope = np.array([80.0, 30.0, 0.0]), np.array([100.0, 40.0, 0.0])
+    radii = (0.0, 0.5, 9.0)
+    ratio = CalibrateOptions(objective="least-ratio", radii=radii)
+    assert ratio.worth(accuracy, envelope) == (0.75, pytest.approx(0.775)), "a radius without an envelope is no radius"
+    with pytest.raises(RunError, match="so there is no ratio; choose smaller radii"):
+        ratio.worth(accuracy, 0 * envelope)
+    lead = CalibrateOptions(objective="least-lead", radii=radii, published=(70.0, 25.0, 3.0))
+    assert lead.worth(accuracy, envelope) == (-3.0, 4.0)
+    assert CalibrateOptions(radii=radii).worth(accuracy, envelope) == (pytest.approx(110 / 3), 0.0)
+    assert CalibrateOptions(radii=radii, weights=(1.0, 3.0, 0.0)).worth(accuracy, envelope) == (42.5, 0.0)
+
+
+def test_answers_are_kept_and_those_of_another_request_refused(halves, tmp_path, monkeypatch):
+    how = {"n": 1000, "alpha": ALPHA, "answers": tmp_path / "answers"}
+    calibrate(cascade(0.6, 0.3), halves, CalibrateOptions(radii=(0.0, 0.6), samples=32), **how)
+    files = {path.name: path.read_bytes() for path in (tmp_path / "answers").iterdir()}
+    assert sorted(files) == ["last.npz", "level-0.npz"]
+    again = CalibrateOptions(objective="least-ratio", radii=(0.0, 0.6), samples=32)
+    fresh = calibrate(cascade(0.6, 0.3), halves, again, **{**how, "answers": None})
+    with monkeypatch.context() as patched:
+        patched.setattr(Linear, "forward", None)  # a network that is asked fails
+        assert calibrate(cascade(0.6, 0.3), halves, again, **how) == fresh
+    assert {path.name: path.read_bytes() for path in (tmp_path / "answers").iterdir()} == files
+    for wrong, said in (
+        (lambda: calibrate(cascade(0.6, 0.3), halves, CalibrateOptions(samples=16), **how), "samples is 32 there and"),
+        (lambda: calibrate(cascade(0.7, 0.3), halves, CalibrateOptions(samples=32), **how), "sigma is 0.6 there and"),
+        (lambda: calibrate(cascade(0.6, 0.3), halves.take([3]), CalibrateOptions(samples=32), **how), "images is"),
+    ):
+        with pytest.raises(RequestError, match=f"level-0.npz holds what a network answered to another request.*{said}"):
+            wrong()
+    (tmp_path / "answers" / "last.npz").write_bytes(b"PK")
+    with pytest.raises(RequestError, match=r"last.npz is damaged .*; delete it to ask the network again"):
+        calibrate(cascade(0.6, 0.3), halves, CalibrateOptions(samples=32), **how)
+
+
 class Linear(torch.nn.Module):
     """Confident far from the border between two halves of the image."""
 
@@ -136,8 +192,11 @@ def test_the_best_thresholds_are_found(halves):
     answers = tuple(answers_of(part, halves, samples=64, seed=0) for part in (*cascade(0.6, 0.3).parts.values(),))
     estimate = Estimate(cascade(0.6, 0.3).rule, answers, halves.labels, **how)
     assert estimate.accuracy(found.confidence, options.radii).tolist() == list(found.accuracy)
-    grid = [options.worth(estimate.accuracy([c], options.radii))[0] for c in np.linspace(0.05, 0.95, 10)]
-    assert options.worth(np.array(found.accuracy))[0] >= max(grid) - 1
+    assert estimate.envelope(options.radii).tolist() == list(found.envelope)
+    for asked in (options, CalibrateOptions(objective="least-ratio", radii=options.radii, samples=64)):
+        found, envelope = chosen(estimate, asked), estimate.envelope(options.radii)
+        grid = [asked.worth(estimate.accuracy([c], options.radii), envelope)[0] for c in np.linspace(0.05, 0.95, 10)]
+        assert asked.worth(np.array(found.accuracy), envelope)[0] >= max(grid) - 1
     mean = calibrate(cascade(0.6, 0.3), halves, CalibrateOptions(radii=(0.6,), samples=64), **how)
     assert mean.accuracy[-1] >= found.accuracy[-1]
     calibrated = with_confidence(cascade(0.6, 0.3), found.confidence)
@@ -150,9 +209,14 @@ def test_what_cannot_be_calibrated_is_refused(halves):
     with pytest.raises(RequestError, match="a cascade whose last is Smoothed; got Cascade"):
         calibrate(odd, halves, CalibrateOptions(), n=N, alpha=ALPHA)
     for wrong, said in [
-        ({"published": (1.0,)}, "published accuracies are for objective"),
+        ({"published": (1.0,)}, "published are for objective"),
         ({"objective": "least-lead", "published": (1.0,)}, "one accuracy for each of the 11 radii; got 1"),
         ({"radii": ()}, "at least one radius"),
+        ({"objective": "least-ratio", "published": (1.0,)}, "published are for objective = 'least-lead'"),
+        ({"objective": "least-ratio", "weights": (1.0,) * 11}, "weights are for objective = 'mean'; leave them out"),
+        ({"weights": (1.0,)}, "one number for each of the 11 radii; got 1"),
+        ({"weights": (0.0,) * 11}, "weights must not all be 0"),
+        ({"weights": (-1.0,) * 11}, "expected a number of at least 0, got -1.0"),
         ({"samples": 0}, "samples: expected a number of at least 1"),
     ]:
         with pytest.raises(RequestError, match=said):
@@ -160,11 +224,12 @@ def test_what_cannot_be_calibrated_is_refused(halves):
 
 
 def test_thresholds_are_kept_with_their_request(tmp_path):
-    file, found = tmp_path / "thresholds.json", Calibrated((0.7, 0.5), (90.0, 40.0))
+    file, found = tmp_path / "thresholds.json", Calibrated((0.7, 0.5), (90.0, 40.0), (100.0, 0.0))
     write_thresholds(file, found, {"samples": 20, "networks": ["a", "b"]})
     assert read_thresholds(file) == read_thresholds(file, {"samples": 20, "networks": ("a", "b")}) == found
     with pytest.raises(RequestError, match=r"samples is 20 there and 30 here. Delete it to calibrate again"):
         read_thresholds(file, {"samples": 30, "networks": ["a", "b"]})
+    assert json.loads(file.read_text())["ratio"] == [0.9, None]
     file.write_text('{"confidence": 3}')
     with pytest.raises(RequestError, match="is damaged"):
         read_thresholds(file)

@@ -15,7 +15,7 @@ import torch
 from sigmax import data, models
 from sigmax.errors import RequestError
 from sigmax.models import Normalisation
-from sigmax.train import Gaussian, Settings, train_classifier
+from sigmax.train import GaussianTraining, Settings, train_classifier
 
 QUICK = Settings(epochs=5, batch=16, lr=0.05)
 
@@ -112,7 +112,7 @@ def test_a_file_that_is_no_checkpoint_is_not_overwritten(train, tmp_path):
         ({"options": {"depth": 3}}, "no option depth"),
         ({"normalisation": "cifar10"}, "the normalisation is for 3 channels and the inputs have 1"),
         ({"settings": Settings(device="cuda:77")}, "device 'cuda:77' cannot be used"),
-        ({"method": lambda sigma: Gaussian(sigma, copies=3)}, "copies=3 does not divide it"),
+        ({"method": lambda sigma: GaussianTraining(sigma, copies=3)}, "copies=3 does not divide it"),
         ({"out": "model.pt"}, "a checkpoint's name ends in .safetensors"),
     ],
 )
@@ -130,7 +130,7 @@ def test_a_folder_that_cannot_be_is_refused(train, tmp_path):
 
 
 def test_another_method_plugs_in(train):
-    class Doubled(Gaussian):
+    class Doubled(GaussianTraining):
         name = "doubled"
 
     path = train(method=lambda sigma: Doubled(2 * sigma))
@@ -182,7 +182,7 @@ import os, signal, sys
 import torch._dynamo  # the first optimiser imports it, for seconds: better once than in every child
 from pathlib import Path
 from sigmax import data
-from sigmax.train import Gaussian, Settings, train_classifier
+from sigmax.train import GaussianTraining, Settings, train_classifier
 
 digits = data.load("digits", "train").take(range(200))
 folder = Path(sys.argv[1])
@@ -199,7 +199,7 @@ def train(out, way, step=None):
 
         train_classifier(
             digits, architecture="small-cnn", sigma=0.25, settings=settings, out=out, on_step=stop,
-            method=lambda sigma: Gaussian(sigma, copies=2), validation=0.1, validate_every=1,
+            method=lambda sigma: GaussianTraining(sigma, copies=2), validation=0.1, validate_every=1,
         )
         os._exit(0)
     status = os.waitpid(child, 0)[1]

@@ -13,11 +13,11 @@ from sigmax.train.loop.fit import seeded
 from sigmax.train.methods.base import Batch
 from sigmax.train.methods.cat_rs import CatRS
 from sigmax.train.methods.easy_samples import EasySamples
-from sigmax.train.methods.gaussian import Gaussian
+from sigmax.train.methods.gaussian import GaussianTraining
 from sigmax.train.methods.smoothadv import SmoothAdv
 
 METHODS = {
-    "gaussian": lambda: Gaussian(0.5),
+    "gaussian": lambda: GaussianTraining(0.5),
     "smoothadv": lambda: SmoothAdv(0.5, copies=2, steps=2),
     "cat-rs": lambda: CatRS(0.5, Linear(seed=5), copies=2, steps=2),
     "easy-samples": lambda: EasySamples(0.5, copies=2, steps=2),
@@ -57,7 +57,7 @@ def literal_norm(weight, bias, noisy, label):
 @pytest.mark.parametrize("sigma", [0.0, 0.5])
 def test_norms_of_a_linear_model_are_those_by_hand(inputs, sigma):
     model = Linear()
-    found = gradient_shares(model, Gaussian(sigma), inputs, sigma=0.5, samples=10, seed=4)
+    found = gradient_shares(model, GaussianTraining(sigma), inputs, sigma=0.5, samples=10, seed=4)
     weight, bias = model.linear.weight.tolist(), model.linear.bias.tolist()
     for index in range(40):
         x = torch.from_numpy(inputs.pixels([index])).flatten()
@@ -71,7 +71,7 @@ def test_p_a_is_the_share_of_votes_for_the_true_class(inputs):
     """Of certification's own votes; and for two classes as the formula says, up to five standard errors."""
     model = Linear(classes=2)
     two = Dataset(name="two", split="train", images=inputs.images, labels=inputs.labels % 2, classes=("a", "b"))
-    found = gradient_shares(model, Gaussian(0.5), two, sigma=0.5, samples=1000, seed=7)
+    found = gradient_shares(model, GaussianTraining(0.5), two, sigma=0.5, samples=1000, seed=7)
     pixels = two.pixels(range(40))
     votes = Smoothed(model, sigma=0.5, classes=2).predict(pixels, n=1000, alpha=0.5, seed=7)
     counts = [vote.stages[0].counts[label] for vote, label in zip(votes, two.labels, strict=True)]
@@ -149,7 +149,7 @@ def test_the_epoch_decides_what_the_method_does(inputs):
     method = EasySamples(0.5, copies=1, steps=3)
     early = gradient_shares(Linear(), method, inputs, epoch=0, **given)
     late = gradient_shares(Linear(), method, inputs, **given)
-    plain = gradient_shares(Linear(), Gaussian(0.5), inputs, **given)
+    plain = gradient_shares(Linear(), GaussianTraining(0.5), inputs, **given)
     assert early.norms.tolist() == pytest.approx(plain.norms.tolist())
     assert late.norms.mean() > 1.01 * plain.norms.mean()
 
@@ -157,20 +157,20 @@ def test_the_epoch_decides_what_the_method_does(inputs):
 def test_fixed_parameters_do_not_count(inputs):
     model = Linear()
     model.linear.bias.requires_grad_(False)
-    found = gradient_shares(model, Gaussian(0.0), inputs, sigma=0.5, samples=10, indices=[3])
+    found = gradient_shares(model, GaussianTraining(0.0), inputs, sigma=0.5, samples=10, indices=[3])
     x = torch.from_numpy(inputs.pixels([3]))
     off = model(x).softmax(dim=1)[0] - torch.eye(3)[inputs.labels[3]]
     assert found.norms[0] == pytest.approx((off.norm() * x.norm()).item(), rel=1e-5)
     model.requires_grad_(False)
     with pytest.raises(RequestError, match="no parameter of the model is trained"):
-        gradient_shares(model, Gaussian(0.0), inputs, sigma=0.5)
+        gradient_shares(model, GaussianTraining(0.0), inputs, sigma=0.5)
 
 
 def test_what_cannot_be_measured_is_refused(inputs):
     with pytest.raises(RequestError, match="at least one input"):
-        gradient_shares(Linear(), Gaussian(0.5), inputs, sigma=0.5, indices=[])
+        gradient_shares(Linear(), GaussianTraining(0.5), inputs, sigma=0.5, indices=[])
     model = Linear()
     with torch.no_grad():
         model.linear.weight[0] = 1e38
     with pytest.raises(RunError, match="the gradient of 40 inputs, first of number 0, is not finite"):
-        gradient_shares(model, Gaussian(0.5), inputs, sigma=0.5, samples=10)
+        gradient_shares(model, GaussianTraining(0.5), inputs, sigma=0.5, samples=10)

@@ -1,13 +1,17 @@
 """The contest: one system, the same images, n and alpha; votes, seconds and share of the ceiling of each.
 
 The ceiling is what the system's networks reach when nothing but their forward passes run, as the engine runs them.
+A contest that is over soon is held again and again, the contenders by turns, and medians count: a machine that is slow
+for a moment is slow for all of them.
 """
 
 import platform
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
+from statistics import median
 from typing import Any
 
 import torch
@@ -27,6 +31,7 @@ from sigmax.version import __version__
 USUAL_RADII = tuple(0.25 * i for i in range(11))
 TOLERANCE = 0.2
 WARM_UP = 2  # inputs each contender certifies before the clock runs
+SECONDS = 10.0  # that turns are taken for, at least
 
 
 @dataclass(frozen=True)
@@ -39,8 +44,35 @@ class Row:
     votes_per_s: float
     s_per_input: float
     ratio: float
-    of_ceiling: float  # seconds that forward passes alone would take, as a share of those taken
+    ceiling_votes_per_s: float  # what forward passes alone would reach
+    of_ceiling: float  # votes_per_s as a share of it
     certified: float | None = None  # share of inputs with a certificate, right or wrong; the loop makes none
+
+
+@dataclass
+class Turns:
+    """The times that one contender took for the same work, and what came of it."""
+
+    inputs: int
+    votes: Counter[str]  # by network
+    seconds: list[float]
+    certified: float | None = None
+
+    def row(self, contender: str, slow: float, cost: Mapping[str, float]) -> Row:
+        """`slow`: the reference loop's seconds an input; `cost`: a forward pass's seconds a vote of each network."""
+        seconds, samples = median(self.seconds), self.votes.total()
+        at_best = sum(n * cost[name] for name, n in self.votes.items())
+        return Row(
+            contender=contender,
+            inputs=self.inputs,
+            samples_per_input=samples / self.inputs,
+            votes_per_s=samples / seconds,
+            s_per_input=seconds / self.inputs,
+            ratio=slow * self.inputs / seconds,
+            ceiling_votes_per_s=samples / at_best,
+            of_ceiling=at_best / seconds,
+            certified=self.certified,
+        )
 
 
 @dataclass(frozen=True)
@@ -55,33 +87,32 @@ class Conditions:
 
 
 def contest(scheme: Scheme, rival: Scheme, x: Tensor, asked: Conditions) -> Iterator[Row]:
-    """One row a contender, as soon as it is known. `rival` holds the same networks as the reference loop runs them."""
-    few = x[: asked.reference_inputs]
-    seconds, votes = _reference(rival, few, asked)
+    """One row a contender, as soon as it is known; after a short contest, which is held again, once more each.
+
+    `rival` holds the same networks as the reference loop runs them.
+    """
     scheme.check(x)
-    cost = forward_seconds(scheme, x)
-    slow, best = seconds / len(few), sum(n * cost[name] for name, n in votes.items())
-    yield _row("reference loop", few, samples=votes.total(), seconds=seconds, slow=slow, at_best=best)
-    for name, sampling in _samplings(scheme, asked):
-        seconds, found = _engine(scheme, x, asked, sampling)
-        best, samples = sum(_at_best(c, cost) for c in found), sum(c.samples for c in found)
-        certified = sum(c.predicted is not None for c in found) / len(x)
-        yield _row(name, x, samples=samples, seconds=seconds, slow=slow, at_best=best, certified=certified)
+    work: dict[str, Callable[[], Turns]] = {
+        "reference loop": partial(_reference, rival, x[: asked.reference_inputs], asked),
+        **{name: partial(_engine, scheme, x, asked, sampling) for name, sampling in _samplings(scheme, asked)},
+    }
+    begun, costs, turns = time.perf_counter(), [forward_seconds(scheme, x)], dict[str, Turns]()
+    for name, run in work.items():
+        turns[name] = run()
+        yield _row(name, turns, costs)
+    again = time.perf_counter() - begun < SECONDS
+    while time.perf_counter() - begun < SECONDS:
+        costs.append(forward_seconds(scheme, x))
+        for name, run in work.items():
+            turns[name].seconds += run().seconds
+    if again:
+        yield from (_row(name, turns, costs) for name in turns)
 
 
-def _row(
-    name: str,
-    x: Tensor,
-    *,
-    samples: int,
-    seconds: float,
-    slow: float,
-    at_best: float,
-    certified: float | None = None,
-) -> Row:
-    """`slow`: the reference loop's seconds an input; `at_best`: the seconds that forward passes alone would take."""
-    each = seconds / len(x)
-    return Row(name, len(x), samples / len(x), samples / seconds, each, slow / each, at_best / seconds, certified)
+def _row(name: str, turns: Mapping[str, Turns], costs: Sequence[Mapping[str, float]]) -> Row:
+    slow = turns["reference loop"]
+    cost = {network: median(one[network] for one in costs) for network in costs[0]}
+    return turns[name].row(name, median(slow.seconds) / slow.inputs, cost)
 
 
 def _samplings(scheme: Scheme, asked: Conditions) -> Iterator[tuple[str, Sampling]]:
@@ -93,8 +124,7 @@ def _samplings(scheme: Scheme, asked: Conditions) -> Iterator[tuple[str, Samplin
     yield "adaptive, the 11 radii?", Sampling("adaptive", targets=USUAL_RADII)
 
 
-def _reference(rival: Scheme, x: Tensor, asked: Conditions) -> tuple[float, reference_loop.Votes]:
-    """Seconds, and how many votes each network cast."""
+def _reference(rival: Scheme, x: Tensor, asked: Conditions) -> Turns:
     for voter in rival.voters.values():
         if isinstance(voter.model, torch.nn.Module):
             voter.lay_out(torch.contiguous_format)
@@ -105,15 +135,18 @@ def _reference(rival: Scheme, x: Tensor, asked: Conditions) -> tuple[float, refe
         begun = time.perf_counter()
         for one in there:
             votes += reference_loop.certify(rival, one, n0=asked.n0, n=asked.n)[1]
-        return time.perf_counter() - begun, votes
+        return Turns(len(x), votes, [time.perf_counter() - begun])
 
 
-def _engine(scheme: Scheme, x: Tensor, asked: Conditions, sampling: Sampling) -> tuple[float, list[Certificate]]:
+def _engine(scheme: Scheme, x: Tensor, asked: Conditions, sampling: Sampling) -> Turns:
     options: Mapping[str, Any] = {"n0": asked.n0, "n": asked.n, "alpha": asked.alpha, "sampling": sampling}
     scheme.fresh().certify(x[:WARM_UP], **options)
     fresh, begun = scheme.fresh(), time.perf_counter()
     found = fresh.certify(x, **options)
-    return time.perf_counter() - begun, found
+    seconds, votes = time.perf_counter() - begun, Counter[str]()
+    for certificate in found:
+        votes += _votes(certificate)
+    return Turns(len(x), votes, [seconds], sum(c.predicted is not None for c in found) / len(x))
 
 
 def forward_seconds(scheme: Scheme, x: Tensor) -> dict[str, float]:
@@ -125,9 +158,13 @@ def forward_seconds(scheme: Scheme, x: Tensor) -> dict[str, float]:
     return {name: known[id(voter), scheme.sigma_of(name)] for name, voter in scheme.voters.items()}
 
 
-def _at_best(certificate: Certificate, cost: Mapping[str, float]) -> float:
-    """Seconds of the forward passes behind a certificate: the stages of a part are voted on by its network."""
-    return sum(stage.n * cost[joined(stage.part, NETWORK)] for stage in certificate.stages if stage.n)
+def _votes(certificate: Certificate) -> Counter[str]:
+    """The votes behind a certificate: the stages of a part are voted on by its network."""
+    votes = Counter[str]()
+    for stage in certificate.stages:
+        if stage.n:
+            votes[joined(stage.part, NETWORK)] += stage.n
+    return votes
 
 
 def main_device(scheme: Scheme) -> tuple[torch.device, torch.dtype]:

@@ -12,23 +12,30 @@ SECONDS = 0.5  # that a network is timed for, at least
 AT_ONCE = 8  # batches between two looks at the clock: a GPU is given its work ahead
 
 
-def seconds_per_vote(voter: Voter, x: Tensor, sigma: float, *, seconds: float | None = None) -> float:
-    """Of full batches of an input like x (1, ...), as the voter runs its network: no noise, no counting."""
+def seconds_per_vote(
+    voter: Voter, x: Tensor, sigma: float, *, seconds: float | None = None, batch: int | None = None
+) -> float:
+    """Of batches (full ones unless given) of an input like x (1, ...), run as for votes: no noise, no counting.
+
+    A compiled network gets full batches whatever is asked, since another size would be compiled for itself.
+    """
     least = SECONDS if seconds is None else seconds
-    batch = x[:1].to(voter.device).expand(voter.batch, *x.shape[1:]).contiguous()
+    copies = voter.batch if batch is None or voter.compiled else min(batch, voter.batch)
+    images = x[:1].to(voter.device).expand(copies, *x.shape[1:]).contiguous()
     keep_freed_memory()  # as the engine does; else page faults would be timed
     with voting([voter]):
-        voter.output(batch, sigma)  # compiles, where it is asked to
-        _wait(voter.device)
+        voter.output(images, sigma)  # compiles, where it is asked to
+        wait(voter.device)
         runs, begun = 0, time.perf_counter()
         while (passed := time.perf_counter() - begun) < least:
             for _ in range(AT_ONCE if voter.device.type == "cuda" else 1):
-                voter.output(batch, sigma)
+                voter.output(images, sigma)
                 runs += 1
-            _wait(voter.device)
-    return passed / (runs * len(batch))
+            wait(voter.device)
+    return passed / (runs * len(images))
 
 
-def _wait(device: torch.device) -> None:
+def wait(device: torch.device) -> None:
+    """Until what was asked of a GPU is done."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)

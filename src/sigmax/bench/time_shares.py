@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
+from sigmax.bench.forward import wait
 from sigmax.engine.voter import Voter, voting
 from sigmax.models import Denoised
 from sigmax.schemes.scheme import Scheme
@@ -53,15 +54,10 @@ def shares(voter: Voter, x: Tensor, sigma: float) -> Shares:
 def _seconds(work: Callable[[], object], device: torch.device) -> float:
     """What the work takes, once it is warm."""
     work()
-    _wait(device)
+    wait(device)
     runs, begun = 0, time.perf_counter()
     while (passed := time.perf_counter() - begun) < SECONDS or runs < 2:
         work()
         runs += 1
-        _wait(device)
+        wait(device)
     return passed / runs
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)

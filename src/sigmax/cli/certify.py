@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from sigmax.records.plan import Plan
     from sigmax.schemes.scheme import Scheme
 
-MANY_VOTES = 50_000  # fewer are cast in no time
-LONG = 600.0  # seconds that a user should hear of before they pass
+MANY_VOTES = 2_000  # of fewer no trial is made
+TRIAL = 32  # copies of an image in one forward pass of the trial
+LONG = 60.0  # seconds that a user should hear of before they pass
 
 
 def certify(
@@ -110,18 +111,19 @@ def _warn_of_long_work(scheme: "Scheme", dataset: "Dataset", n: int, maximum: in
     import torch
 
     from sigmax.bench.forward import seconds_per_vote
+    from sigmax.progress import spoken
 
     voters = [(name, voter) for name, voter in scheme.voters.items() if voter.device.type == "cpu" and voter.votes]
     inputs = min(maximum or len(dataset), len(dataset))
     if not voters or n * inputs < MANY_VOTES:
         return
     x = scheme.check(torch.from_numpy(dataset.pixels([0])))
-    each = n * sum(seconds_per_vote(voter, x, scheme.sigma_of(name), seconds=0.1) for name, voter in voters)
+    trial: dict[str, Any] = {"seconds": 0.1, "batch": TRIAL}
+    each = n * sum(seconds_per_vote(voter, x, scheme.sigma_of(name), **trial) for name, voter in voters)
     if each * inputs > LONG:
         complain(
-            f"note: on this CPU an input takes up to {each:,.0f} s, {inputs:,} of them up to "
-            f"{each * inputs / 3600:.1f} hours; --device cuda is faster, and so are fewer samples: "
-            "--n 1000 --sampling adaptive",
+            f"note: on this CPU an input takes up to {spoken(each)}, {inputs:,} of them up to {spoken(each * inputs)}; "
+            "--device cuda is faster, and so are fewer samples: --n 1000 --sampling adaptive",
             style="yellow",
         )
 

@@ -3,6 +3,7 @@
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -92,11 +93,12 @@ def demo(
         draft.write_text(text)
     certified = len(pipeline.test) if maximum is None else min(maximum, len(pipeline.test))
     how = pipeline.config
-    say(
+    about = (
         f"Digits: {len(pipeline.train)} images to train on, {certified} to certify, 8x8 pixels in [0, 1]. "
         f"Three networks, of sigma {', '.join(map(str, how.experts.sigmas))}, serve alone, in a Dual and in a Cascade; "
         f"n0={how.certify.n0}, n={how.certify.n:,}, alpha={how.certify.alpha}."
     )
+    say(fill(about, 78))
     runs = walk(pipeline, table=table_of)
     _conclude(runs, out)
 
@@ -162,12 +164,14 @@ def ahead(counts: Counts) -> str:
 
 SHOWN = """
 What was shown:
-  One sigma for all inputs: little noise certifies no large radius, and much noise
-    loses accuracy.
-  Dual (Sun et al. 2026): a smoothed router picks a sigma for each input. Rule min is
-    the published certificate; consensus certifies further where the sigmas agree.
-  Cascade: the largest sigma answers where it is confident, and else defers to the
-    next. It needs no router and no labels, only images held out for calibration."""
+  One sigma for all inputs: little noise certifies no large radius, and much
+    noise loses accuracy.
+  Dual (Sun et al. 2026): a smoothed router picks a sigma for each input. Rule
+    min is the published certificate; consensus certifies further where the
+    sigmas agree.
+  Cascade: the largest sigma answers where it is confident, and else defers to
+    the next. It needs no router and no labels, only images held out for
+    calibration."""
 NEXT = """
 Next:
   # every input: its class, radius and sigma, and what limits the radius
@@ -182,7 +186,7 @@ Next:
 
 def _conclude(runs: "Sequence[Run]", out: Path) -> None:
     say(SHOWN)
-    say(f"  {ahead(counted(runs))}")
+    say(fill(ahead(counted(runs)), 78, initial_indent="  ", subsequent_indent="  "))
     (cascade,) = (run for run in runs if run.plan.rule["scheme"] == "cascade")
     index = min(record.index for record in cascade.records)
     say(NEXT.format(cascade=cascade.path, index=index, file=out / "demo.toml"))

@@ -122,8 +122,10 @@ def _conclude(pipeline: "Pipeline", runs: "list[Run]", table: "Callable[[Sequenc
     written = report.write(runs, out / "report", images=shown)
     console.print(table(runs))
     say("\nWhere to look:", style="bold")
-    say(f"  report   {', '.join(str(path) for path in written)}")
+    say(f"  report   {written[0]}")
+    say(f"           with {', '.join(path.name for path in written[1:])}")
     say(f"  runs     {out / 'runs'} (every count, one line an input)")
-    say(f"  systems  {out / 'systems'} (use them: sigmax predict {[*pipeline.systems()][-1]} --data ...)")
+    say(f"  systems  {out / 'systems'}")
+    say(f"           use one: sigmax predict {[*pipeline.systems()][-1]} --data ...")
     if not all(verdict.holds for verdict in verdicts):
         raise typer.Exit(1)

@@ -37,7 +37,8 @@ def plan(
 
     Example: `sigmax plan --radius 0.5 --sigma 0.25 --p 0.99`
     """
-    from sigmax.planning import MOST_SAMPLES, samples_needed
+    from sigmax.planning import samples_needed
+    from sigmax.rules.checks import MOST_SAMPLES
 
     if n is not None and not 1 <= n <= MOST_SAMPLES:
         raise RequestError(f"--n must be from 1 to {MOST_SAMPLES:,} samples; got {n}")

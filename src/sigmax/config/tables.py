@@ -36,9 +36,9 @@ def _rows(model: type, nested: bool, prefix: str = "") -> Iterator[tuple[str, ..
 def _type(kind: Any) -> str:
     origin, inner = get_origin(kind), get_args(kind)
     if origin is Literal:
-        return ", ".join(f"`{option}`" for option in inner)
+        return ", ".join(f"`{option}`" for option in inner if option != "")
     if origin is tuple:
-        return "list of " + " or ".join(_type(one) for one in members(inner[0]))
+        return "list of " + " or ".join(filter(None, map(_type, members(inner[0]))))
     if is_model(kind) or origin is not None or kind in (dict, Mapping):
         return "table"
     return NAMES.get(kind, getattr(kind, "__name__", str(kind)))

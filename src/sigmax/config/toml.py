@@ -25,17 +25,18 @@ class Place:
     """Marks a field that holds a path, or several: `Annotated[str, Place()]`.
 
     With `prefixes` a path may stand behind one of them, as in cifar10:PATH, and text without any is a name; with
-    `names`, text that begins with one of them is a name, as in zoo:NAME.
+    `names`, text that begins with one of them is a name, as in zoo:NAME; with `gaps`, empty text is no path.
     """
 
     prefixes: bool = False
     names: tuple[str, ...] = ()
+    gaps: bool = False
 
     def resolved(self, value: Any, folder: Path, known: Container[str]) -> Any:
         """The value with its paths from `folder` on; what is of another kind is left to be refused."""
         if isinstance(value, list):
             return [self.resolved(entry, folder, known) for entry in value]
-        if not isinstance(value, str) or value in known or value.startswith(self.names):
+        if not isinstance(value, str) or value in known or value.startswith(self.names) or (self.gaps and not value):
             return value
         prefix, colon, path = value.partition(":") if self.prefixes else ("", "", value)
         if self.prefixes and not path:

@@ -154,15 +154,22 @@ def unknown_key(key: str, model: type, where: str = "", *, name: str = "the top 
 
 
 def _joined(errors: Iterable[ErrorDetails], model: type, given: Any) -> list[ErrorDetails]:
-    """The errors, those of the kinds of one union of plain values as one."""
+    """The errors, those of the kinds of one union of plain values as one; what is wrong in a list is not the list."""
     found: dict[Any, ErrorDetails] = {}
-    for error in errors:
+    placed = [(tuple(_path(error["loc"], model, given)[0]), error) for error in errors]
+    for path, error in placed:
         plain = error["type"] in _EXPECTED
-        first = found.setdefault(tuple(_path(error["loc"], model, given)[0]) if plain else len(found), error)
+        if plain and isinstance(error["input"], list) and any(_below(other, path) for other, _ in placed):
+            continue
+        first = found.setdefault(path if plain else len(found), error)
         if first is not error:
             first["msg"] = f"{_expected(first)} or {_expected(error)}"
             first["type"] = "joined"
     return list(found.values())
+
+
+def _below(path: tuple[str, ...], other: tuple[str, ...]) -> bool:
+    return len(path) > len(other) and path[: len(other)] == other
 
 
 def _sentence(error: ErrorDetails, model: type, given: Any, where: str, name: str) -> str:
@@ -202,6 +209,8 @@ def _path(loc: Iterable[int | str], model: type, given: Any) -> tuple[list[str],
         last = place == len(parts) - 1
         if isinstance(value, Mapping) and part not in value and not (last and part in fields_of(model)):
             continue  # pydantic's own name of a member of a union
+        if isinstance(value, list | tuple) and isinstance(part, str):
+            continue  # likewise, where the member is a list
         if not isinstance(value, Mapping | list | tuple) and path:
             break  # likewise, of a union of plain values
         field = fields_of(model).get(str(part))

@@ -114,7 +114,7 @@ def warn_of_gaps(labels: Array, where: str) -> None:
     fix = (
         "if they are counted from 1, subtract 1 (labels - 1)"
         if missing == [0]
-        else "if the classes are numbered with gaps, number them anew: names, labels = numpy.unique(labels, "
+        else "if the classes are numbered with gaps, number them again: names, labels = numpy.unique(labels, "
         "return_inverse=True)"
     )
     warnings.warn(

@@ -87,7 +87,7 @@ def survey(files: Sequence[Path], size: int | None) -> ImageFiles:
     the first colour image, so that a million photographs open as fast as ten.
     """
     _require_pillow()
-    headers: Iterator[_Header] = (_header(file) for file in files)
+    headers: Iterator[_ImageHeader] = (_header(file) for file in files)
     try:
         known = list(headers) if size is None else []
         grey = all(header.mode == "L" for header in known or headers)
@@ -97,7 +97,7 @@ def survey(files: Sequence[Path], size: int | None) -> ImageFiles:
     return ImageFiles(tuple(files), (1 if grey else 3, height, width), size)
 
 
-class _Header(NamedTuple):
+class _ImageHeader(NamedTuple):
     mode: str
     size: tuple[int, int]  # width, height: Pillow's order; of the upright image
 
@@ -120,10 +120,10 @@ def _common_size(files: Sequence[Path], sizes: Sequence[tuple[int, int]]) -> tup
     return height, width
 
 
-def _header(file: Path) -> _Header:
+def _header(file: Path) -> _ImageHeader:
     with _open(file) as image:  # Pillow decodes no pixel before one is asked for
         width, height = image.size
-        return _Header(image.mode, (height, width) if _orientation(image) in _ON_ITS_SIDE else (width, height))
+        return _ImageHeader(image.mode, (height, width) if _orientation(image) in _ON_ITS_SIDE else (width, height))
 
 
 def _open(file: Path, stream: IO[bytes] | None = None) -> "Image":

@@ -50,8 +50,9 @@ class CpuFiller:
         self.sampler = sampler_of(items[0].request.noise)
         shape = inputs.x.shape[1:]
         self.batch = empty((size, *shape))
-        self.rows = torch.empty(size, dtype=torch.int64, device="cpu")
-        self.source = BlockSource(self.sampler)
+        self.numbers = self.batch.numpy()  # the same memory; its slices cost less than a tensor's
+        self.rows = np.empty(size, dtype=np.int64)
+        self.source = BlockSource(self.sampler, inputs.left)
         self.thread = threading.local()  # each thread's own source
         threads = torch.get_num_threads() if BLOCK * shape.numel() >= WORTH_A_THREAD else 1
         self.pool = ThreadPoolExecutor(threads) if threads > 1 else None
@@ -70,7 +71,7 @@ class CpuFiller:
             item, samples = self.items[i], self.batch[used : used + stop - start]
             self.sampler.add_to(self.inputs.x[item.position], item.request.noise, samples)
             used += stop - start
-        return self.batch[:used], self.rows[:used]
+        return self.batch[:used], torch.from_numpy(self.rows[:used])
 
     def _pieces(self, item: Item, row: int, start: int, stop: int) -> Iterator[Piece]:
         seed, input_id = self.inputs.key(item.position)
@@ -91,7 +92,7 @@ class CpuFiller:
         self._sample_from(self.thread.source, piece)
 
     def _sample_from(self, source: BlockSource, piece: Piece) -> None:
-        source.fill(self.batch[piece.first : piece.last], piece.address, piece.low)
+        source.fill(self.numbers[piece.first : piece.last], piece.address, piece.low)
 
 
 def in_blocks(start: int, stop: int) -> Iterator[tuple[int, int, int]]:

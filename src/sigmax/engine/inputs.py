@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from sigmax.noise.addressed import Left
 from sigmax.rules.procedure import Counts, VoteRequest
 
 
@@ -35,6 +36,7 @@ class Noisy:
     weights: str | None = None
     sent: dict[torch.device, Tensor] = field(default_factory=dict)
     keys: dict[int, tuple[int, int]] = field(default_factory=dict)
+    left: Left = field(default_factory=Left)  # where a CPU's blocks of noise go on at the next look
 
     def key(self, position: int) -> tuple[int, int]:
         """The two 64-bit numbers that the noise of an input is addressed by; computed once."""

@@ -45,7 +45,7 @@ TIES = 1 / 8  # of class ids, which rounding may decide otherwise; of a network 
 
 
 @dataclass(frozen=True)
-class Batch:
+class TrialBatch:
     """The rows of a trial batch as they are first, and after those that are not held were exchanged."""
 
     copy: Tensor  # which copy stands in each row
@@ -83,7 +83,7 @@ def between(size: int) -> int:
     return math.isqrt(SMALL * size)
 
 
-def trial_batch(noisy: Tensor, size: int) -> Batch:
+def trial_batch(noisy: Tensor, size: int) -> TrialBatch:
     """Copies in no order, of which half are held. The first and the last row are exchanged, where there are others.
 
     Exchanged rows lie far on both sides of the input, more of them on one: so mean, largest and smallest of the batch
@@ -103,10 +103,10 @@ def trial_batch(noisy: Tensor, size: int) -> Batch:
     side *= FAR * (float(noisy.abs().max()) or 1.0)
     far = 3 * near + side.view(-1, *[1] * (noisy.ndim - 1))
     far[held] = near[held]
-    return Batch(copy, held, near, far)
+    return TrialBatch(copy, held, near, far)
 
 
-def _exchange(call: Call, batch: Batch, dtype: torch.dtype) -> Tensor:
+def _exchange(call: Call, batch: TrialBatch, dtype: torch.dtype) -> Tensor:
     """The answers for a batch, where an exchange of some rows leaves those of the others as they are."""
     first = call(batch.near.clone())
     other = call(batch.far)

@@ -317,10 +317,10 @@ def voting(voters: Iterable[Voter]) -> Iterator[None]:
 
 @contextmanager
 def _eval_mode(model: nn.Module) -> Iterator[None]:
-    before = [(part, part.training) for part in model.modules()]
-    if not any(training for _, training in before):
+    if not any(part.training for part in model.modules()):
         yield
         return
+    before = [(part, part.training) for part in model.modules()]
     with suppress(NotImplementedError):  # an exported program has its mode built in
         model.eval()
     try:

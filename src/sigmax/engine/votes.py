@@ -38,6 +38,7 @@ from sigmax.rules.replay import Recording
 
 MOST_BATCHES = 64  # that a round fills: the last one is seldom full, so they should be many
 Recorded = Mapping[int, Sequence[Stage]]  # position of an input -> the stages already recorded for it
+Counted = tuple[int, tuple[Counts | None, ...]]  # position of an input, and the counts of each request
 
 
 def run(
@@ -64,20 +65,21 @@ def _rounds(
 ) -> Iterator[list[tuple[int, Result]]]:
     """Procedures advance together: a round answers what is asked at the moment, the first inputs first and no more
     than fills `MOST_BATCHES`. So large requests do not wait for each other: inputs finish one after another, and a
-    run that is cut loses the votes of a few. Results come one by one from a CPU, which is slow, else round by round.
+    run that is cut loses the votes of a few. A CPU is slow: results come batch by batch, else by rounds.
     """
     asked = {position: next(procedure) for position, procedure in enumerate(procedures)}
     most = MOST_BATCHES * max(voter.batch for voter in voters.values())
     patience = 1 if any(voter.device.type == "cpu" for voter in voters.values()) else len(procedures)
-    ended = list[tuple[int, Result]]()
+    ended = list[tuple[int, Result]]()  # a handful together: to hand them out costs a change of every network's mode
     while asked:
         now = first_requests(asked, most)
         asked = {position: question for position, question in asked.items() if position not in now}
-        for position, reply in answer(now, inputs, voters, known):
-            try:
-                asked[position] = procedures[position].send(reply)
-            except StopIteration as end:
-                ended.append((position, end.value))
+        for replies in answer(now, inputs, voters, known):
+            for position, reply in replies:
+                try:
+                    asked[position] = procedures[position].send(reply)
+                except StopIteration as end:
+                    ended.append((position, end.value))
             if len(ended) >= patience:
                 yield ended
                 ended = []
@@ -101,8 +103,11 @@ def first_requests(asked: Mapping[int, Question], most: int) -> dict[int, Questi
 
 def answer(
     asked: Mapping[int, Question], inputs: Noisy, voters: Mapping[str, Voter], known: Recorded
-) -> Iterator[tuple[int, Answer]]:
-    """The answers to all requests; those that can share a batch do. A GPU has its work when this returns."""
+) -> Iterator[list[tuple[int, Answer]]]:
+    """The answers to all requests, those known at once together; what can share a batch does.
+
+    A GPU has its work when this returns.
+    """
     together: dict[tuple[int, str, float | None], tuple[Voter, list[Item]]] = {}
     scored = list[tuple[int, Answer]]()
     for position, question in asked.items():
@@ -120,7 +125,8 @@ def answer(
         shared = id(voter), noise.name, noise.sigma if voter.takes_sigma else None
         together.setdefault(shared, (voter, []))[1].append(Item(position, requests, _as_counts(reply)))
     tallies = [tally(voter, items, inputs) for voter, items in together.values()]
-    return chain(scored, ((position, _as_answer(counts)) for position, counts in chain(*tallies)))
+    counted = ([(position, _as_answer(counts)) for position, counts in some] for some in chain(*tallies))
+    return chain([scored], counted)
 
 
 def _as_answer(counts: tuple[Counts | None, ...]) -> Answer:
@@ -141,22 +147,22 @@ def score(voter: Voter, x: Tensor) -> Scores:
     return Scores(int(top), float(first), float(second), size, radius.rounding(x.numel(), bits=bits))
 
 
-def tally(voter: Voter, items: Sequence[Item], inputs: Noisy) -> Iterator[tuple[int, tuple[Counts | None, ...]]]:
-    """Cast the votes of `items` batch by batch; on a CPU each item's counts come as soon as they are complete.
+def tally(voter: Voter, items: Sequence[Item], inputs: Noisy) -> Iterator[list[Counted]]:
+    """Cast the votes of `items` batch by batch; on a CPU the counts that a batch completes come right after it.
 
     A GPU is given all batches before this returns, and asked for its counts when they are wanted: so the networks of
     a round follow each other without a pause.
     """
-    work = Tally(voter, items, inputs)
+    work = Casting(voter, items, inputs)
     if voter.device.type == "cpu":
         keep_freed_memory()
-        return (counted for _ in work.batches() for counted in work.counted())
+        return (work.counted() for _ in work.batches())
     for _ in work.batches():
         pass
-    return work.counted()
+    return (work.counted() for _ in range(1))  # asked when it is wanted
 
 
-class Tally:
+class Casting:
     """The votes of several items for one network, cast in full batches."""
 
     def __init__(self, voter: Voter, items: Sequence[Item], inputs: Noisy) -> None:
@@ -186,15 +192,15 @@ class Tally:
         self.counts.scatter_add_(0, cells, torch.ones_like(cells))
         self.invalid |= bad
 
-    def counted(self) -> Iterator[tuple[int, tuple[Counts | None, ...]]]:
+    def counted(self) -> list[Counted]:
         """The counts of the items that were completed since this was last asked."""
         if self.done == self.reported:
-            return
+            return []
         refuse_invalid(self.invalid, self.voter.classes)
         first, self.reported = self.reported, self.done
         table = self.counts.view(-1, self.voter.classes)[first : self.done].tolist()  # the one copy to the host
-        for item, row in zip(self.items[first : self.done], table, strict=True):
-            yield item.position, complete(item, row, self.voter.parts)
+        items = self.items[first : self.done]
+        return [(item.position, complete(item, row, self.voter.parts)) for item, row in zip(items, table, strict=True)]
 
 
 def complete(item: Item, counted: Sequence[int], parts: Sequence[int]) -> tuple[Counts | None, ...]:

@@ -36,4 +36,7 @@ def fetched(
     except (hub.errors.RepositoryNotFoundError, hub.errors.HFValidationError) as error:
         raise RequestError(f"there is neither a folder {name} nor such a repository on the hub: {error}") from error
     except (OSError, hub.errors.HfHubHTTPError, hub.errors.LocalEntryNotFoundError) as error:
-        raise RunError(f"{name} could not be fetched from the hub: {error}. Try again, or fetch it by hand") from error
+        raise RunError(
+            f"there is no folder {name} here, and from the hub it could not be fetched: {error} "
+            "Check the path, try again, or fetch it by hand"
+        ) from error

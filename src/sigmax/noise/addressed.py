@@ -10,7 +10,7 @@ same kind of address: see `philox`.
 import hashlib
 import struct
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,10 @@ BLOCK = 128
 # Named in a run's plan; change it whenever an address would give other noise.
 GENERATOR = "shake128-sfc64/128 by weights and input"
 _UINT64 = 2**64
+_KEPT = 4096  # states of generators, 3 MB
+
+Floats = npt.NDArray[np.float32]
+State = Any  # of a generator, as numpy gives and takes it
 
 
 class Address(NamedTuple):
@@ -45,31 +49,60 @@ def empty(shape: Sequence[int]) -> Tensor:
     return torch.empty(tuple(shape), dtype=torch.float32, device="cpu")
 
 
-class BlockSource:
-    """Fills samples from blocks, and goes on within one where it left off; every thread needs its own."""
+class Left:
+    """Where blocks were left: the generator's state before the sample of a block that comes next.
 
-    def __init__(self, sampler: Sampler) -> None:
+    Adaptive sampling asks for a block in several pieces, often with other inputs' between them. Without the state
+    a piece would have to sample all before it again. Only the last few thousand are kept, so that any number of
+    inputs takes little memory.
+    """
+
+    def __init__(self) -> None:
+        self._states: dict[tuple[Address, int], State] = {}
+
+    def keep(self, address: Address, sample: int, state: State) -> None:
+        """Remember the state before a sample."""
+        if len(self._states) >= _KEPT:
+            del self._states[next(iter(self._states))]
+        self._states[address, sample] = state
+
+    def take(self, address: Address, sample: int) -> State | None:
+        """The state before a sample, if it is known; it is wanted once."""
+        return self._states.pop((address, sample), None)
+
+
+class BlockSource:
+    """Fills samples from blocks, and goes on within one where it was left; every thread needs its own."""
+
+    def __init__(self, sampler: Sampler, left: Left | None = None) -> None:
         self._sampler = sampler
         self._bits = np.random.SFC64(0)
         self._generator = np.random.Generator(self._bits)
         self._next: tuple[Address, int] | None = None  # the sample that would come now
+        self._left = left or Left()
 
-    def fill(self, out: Tensor, address: Address, first: int = 0) -> Tensor:
-        """Write the samples of a block from `first` on into `out` (samples, ...): contiguous float32 on the CPU."""
+    def fill(self, out: Floats, address: Address, first: int = 0) -> Floats:
+        """Write the samples of a block from `first` on into `out` (samples, ...), which is contiguous."""
         if self._next != (address, first):
-            self._begin(address, skip=first * out[0].numel())
-        self._sampler.fill(self._generator, out.numpy())
-        self._next = address, first + len(out)
+            self._begin(address, first, out.size // len(out))
+        self._sampler.fill(self._generator, out)
+        stop = first + len(out)
+        self._next = address, stop
+        if stop < BLOCK:
+            self._left.keep(address, stop, self._bits.state)
         return out
 
-    def _begin(self, address: Address, skip: int) -> None:
-        self._bits.state = {
+    def _begin(self, address: Address, first: int, numbers: int) -> None:
+        """Go to a sample of a block; a sample has so many numbers."""
+        state = self._left.take(address, first) if first else None
+        self._bits.state = state or {
             "bit_generator": "SFC64",
             "state": {"state": address.state()},
             "has_uint32": 0,
             "uinteger": 0,
         }
-        self._sampler.fill(self._generator, np.empty(skip, dtype=np.float32))
+        if first and state is None:
+            self._sampler.fill(self._generator, np.empty(first * numbers, dtype=np.float32))
 
 
 def check_uint64(name: str, value: int) -> int:

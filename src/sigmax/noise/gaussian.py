@@ -52,7 +52,9 @@ register(Gaussian.name, SAMPLER)
 
 def block(*, seed: int, input_id: int, stage: str, index: int, shape: tuple[int, ...]) -> Tensor:
     """Block `index` of a stage on the CPU: 128 standard normal samples of `shape`, float32."""
-    return BlockSource(SAMPLER).fill(empty((BLOCK, *shape)), Address(seed, input_id, stage, index))
+    samples = empty((BLOCK, *shape))
+    BlockSource(SAMPLER).fill(samples.numpy(), Address(seed, input_id, stage, index))
+    return samples
 
 
 def trial_copies(x: Tensor, sigma: float, count: int) -> Tensor:

@@ -1,8 +1,9 @@
-"""The cascade of a pipeline: confidence thresholds calibrated on the images held out, and the Cascade itself."""
+"""The cascade of a pipeline: answers on the images held out, thresholds calibrated on them, the Cascade itself."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,13 @@ from sigmax import models
 from sigmax.pipeline.config import PipelineConfig
 from sigmax.pipeline.data import PipelineData
 from sigmax.pipeline.phase import Advance, Phase
+from sigmax.progress import silent
 from sigmax.schemes.cascade import Cascade
 from sigmax.schemes.scheme import Scheme
 from sigmax.schemes.smoothed import Smoothed
-from sigmax.train.calibrate import calibrate, read_thresholds, write_thresholds
+from sigmax.train.calibrate import Answers, Estimate, chosen, kept_answers, read_thresholds, write_thresholds
 
+ANSWERED = ("calibrate.samples", "certify.seed", "certify.dtype")  # what answers depend on, beside their network
 CALIBRATED = ("n", "alpha", "seed", "dtype")  # of the certificates to come: what thresholds are chosen for
 
 
@@ -28,16 +31,26 @@ class Cascades:
     data: PipelineData
     experts: Callable[[Mapping[str, Any]], list[Scheme]]  # to vote like this
     network: Callable[[int], models.Classifier]  # of an expert, as it is kept
+    names: list[str]  # of the experts, as they are called in files
 
     @property
     def file(self) -> Path:
         """Where the thresholds are kept."""
         return self.config.out / "thresholds.json"
 
-    def phases(self, depends: tuple[str, ...]) -> Iterator[Phase]:
-        """The calibration, if any; `depends`: what the experts are decided by."""
-        if self.config.cascade is not None and self.config.calibrate is not None:
-            yield Phase("calibrate", (self.file,), self._calibrate, self.file.is_file, (*depends, *self.depends))
+    def answers(self, place: int) -> Path:
+        """Where the answers of an expert to the images held out are kept."""
+        return self.config.out / "answers" / f"{self.names[place]}.npz"
+
+    def phases(self, depends: tuple[str, ...], depends_of: Callable[[str], tuple[str, ...]]) -> Iterator[Phase]:
+        """The calibration, if any; `depends`: what the experts are decided by, and `depends_of` one of them."""
+        if self.config.cascade is None or self.config.calibrate is None:
+            return
+        for place, name in enumerate(self.names):
+            file = self.answers(place)
+            decided = (*depends_of(name), *ANSWERED)
+            yield Phase(f"answers of {name}", (file,), partial(self._answer, place), file.is_file, decided)
+        yield Phase("calibrate", (self.file,), self._calibrate, self.file.is_file, (*depends, *self.depends))
 
     @property
     def depends(self) -> tuple[str, ...]:
@@ -64,18 +77,34 @@ class Cascades:
             levels.append(Smoothed(network, sigma=sigma, grid=last.grid, classes=last.classes, **how))
         return Cascade(levels, last, thresholds=self.config.cascade.thresholds)
 
+    def _answer(self, place: int, watch: Advance) -> None:
+        """Ask an expert for its answers, unless that is done; those of another request are refused."""
+        self._answered(self._voting(), place, watch)
+
+    def _voting(self) -> list[Scheme]:
+        return self.experts(self.config.certify.how(self.config.device))
+
+    def _answered(self, experts: list[Scheme], place: int, watch: Advance) -> Answers:
+        config, expert = self.config, experts[place]
+        assert config.calibrate is not None
+        assert isinstance(expert, Smoothed)
+        how = {"samples": config.calibrate.samples, "seed": config.certify.seed}
+        return kept_answers(self.answers(place), expert, self.data.held_out, **how, watch=watch)
+
     def _calibrate(self, watch: Advance) -> None:
         """Choose the thresholds, unless that is done; those of another request are refused."""
-        config, request = self.config, self._request()
+        config, request, held_out = self.config, self._request(), self.data.held_out
         assert config.calibrate is not None
         if self.file.is_file():
             read_thresholds(self.file, request)
             return
-        how = config.certify.how(config.device)
-        cascade = self._built(self.experts(how), how, config.confidence)
-        said = {name: getattr(config.certify, name) for name in CALIBRATED if name != "dtype"}
-        found = calibrate(cascade, self.data.held_out, config.calibrate, **said, watch=watch)
-        write_thresholds(self.file, found, request)
+        watch(0, 1)
+        experts = self._voting()
+        answers = tuple(self._answered(experts, place, silent) for place in reversed(range(len(experts))))
+        rule, labels = config.cascade_rule(len(held_out.classes)), held_out.needed_labels("calibration")
+        estimate = Estimate(rule, answers, labels, n=config.certify.n, alpha=config.certify.alpha)
+        write_thresholds(self.file, chosen(estimate, config.calibrate), request)
+        watch(1, 1)
 
     def _request(self) -> dict[str, Any]:
         """All that the choice depends on."""

@@ -58,10 +58,12 @@ def check_data(config: PipelineConfig, data: PipelineData) -> None:
 
 def check_networks(config: PipelineConfig, train: Dataset) -> None:
     """Raise unless the networks to train can be built for the data."""
-    if config.experts.sigmas:
-        built = _build("[experts]", config.experts, train, classes=len(train.classes)).description
-        if config.experts.start is not None:
-            _check_start(models.load(config.experts.start)[1], built)
+    experts = config.experts
+    for place in range(1 if experts.one_network else len(experts.sigmas)):
+        built = _build("[experts]", experts.network_of(place), train, classes=len(train.classes)).description
+        start = experts.start_of(place)
+        if start is not None:
+            _check_start(models.load(start)[1], built)
     if config.router is not None:
         _build("[router]", config.router, train, classes=config.experts.count)
 

@@ -98,7 +98,8 @@ class PipelineConfig(Options):
                 f"router.start must be the place of an expert that is trained here, 0 to {self.experts.count - 1}; got "
                 f"{router.start}"
             )
-        theirs, own = ((c.model, dict(c.options), c.normalise) for c in (self.experts, router))
+        networks = self.experts.network_of(router.start), router
+        theirs, own = ((network.model, dict(network.options), network.normalise) for network in networks)
         if theirs != own:
             raise RequestError(
                 "router.start: a router that begins with an expert's network has its model, options and normalise; "

@@ -44,9 +44,8 @@ class Experts:
         """The keys that decide what one of them is; others may join or leave it, unless they are one network."""
         if self.config.experts.systems or self.config.experts.one_network:
             return self.depends
-        shared = ("model", "options", "normalise", "one_network", "bound", "grid", "training")
-        start = () if self.config.experts.start is None else ("start",)
-        return (*self._training_images, "store", f"expert.{name}", *(f"experts.{key}" for key in (*shared, *start)))
+        shared = ("model", "normalise", "one_network", "bound", "grid", "training")
+        return (*self._training_images, "store", f"expert.{name}", *(f"experts.{key}" for key in shared))
 
     @property
     def _training_images(self) -> tuple[str, ...]:
@@ -89,52 +88,55 @@ class Experts:
         folders = [Path(folder) for folder in self._folders(fold)]
         if experts.one_network:
             systems = dict(zip(folders, experts.sigmas, strict=True))
-            network = nets / "experts.safetensors"
-            yield self._training("experts", network, systems, fold, lambda _: Mixed(experts.sigmas))
+            training = _Training(nets / "experts.safetensors", systems, fold, 0, lambda _: Mixed(experts.sigmas))
+            yield self._phase("experts", training)
             return
         for place, (name, sigma, folder) in enumerate(zip(self.names, experts.sigmas, folders, strict=True)):
             method, _, hyper = experts.method_of(place)
             made = partial(make_method, method, hyper=hyper)
-            yield self._training(name, nets / f"{name}.safetensors", {folder: sigma}, fold, made)
+            yield self._phase(name, _Training(nets / f"{name}.safetensors", {folder: sigma}, fold, place, made))
 
-    def _training(
-        self, name: str, network: Path, systems: dict[Path, float], fold: int, method: Callable[[float], Method]
-    ) -> Phase:
-        """One network, smoothed with each of the sigmas."""
-        files = [network, *(folder / HEAD for folder in systems)]
-        work = partial(self._train, network, systems, fold, method)
+    def _phase(self, name: str, training: "_Training") -> Phase:
+        """One network, smoothed with each of its sigmas."""
+        files, fold = [training.network, *(folder / HEAD for folder in training.systems)], training.fold
         named = name if fold < 0 else f"{name} without fold {fold}"
         depends = self.depends_of(name)
         if fold >= 0:
             depends = (*depends, "labels.folds", "labels.sample_seed")
         finished = lambda: all(file.is_file() for file in files)  # noqa: E731
-        return Phase(f"train {named}", (network, *systems), work, finished, depends)
+        leaves = training.network, *training.systems
+        return Phase(f"train {named}", leaves, partial(self._train, training), finished, depends)
 
-    def _train(
-        self,
-        network: Path,
-        systems: dict[Path, float],
-        fold: int,
-        method: Callable[[float], Method],
-        watch: Advance,
-    ) -> None:
-        experts = self.config.experts
+    def _train(self, training: "_Training", watch: Advance) -> None:
+        experts, fold, place = self.config.experts, training.fold, training.place
+        described, start = experts.network_of(place), experts.start_of(place)
         train_classifier(
             self.data.taught if fold < 0 else self.data.without_fold(fold),
-            architecture=experts.model,
-            options=experts.options,
-            normalisation=experts.normalise,
-            start=None if experts.start is None else models.load(experts.start)[0],
-            sigma=max(systems.values()),
-            settings=experts.training,
-            out=network,
-            method=method,
+            architecture=described.model,
+            options=described.options,
+            normalisation=described.normalise,
+            start=None if start is None else models.load(start)[0],
+            sigma=max(training.systems.values()),
+            settings=experts.training_of(place),
+            out=training.network,
+            method=training.method,
             on_step=watch,
         )
-        model, description = models.load(network)
-        for folder, sigma in systems.items():
+        model, description = models.load(training.network)
+        for folder, sigma in training.systems.items():
             expert = Smoothed(model, sigma=sigma, grid=experts.grid, classes=description.classes, bound=experts.bound)
             saved(expert, folder, self.config.store)
+
+
+@dataclass(frozen=True)
+class _Training:
+    """The training of one network."""
+
+    network: Path  # what it writes
+    systems: dict[Path, float]  # folders of the experts that the network serves, with their sigmas
+    fold: int
+    place: int  # among the experts
+    method: Callable[[float], Method]
 
 
 def _inside_fold(fold: int) -> str:

@@ -16,6 +16,7 @@ from sigmax.errors import RequestError
 from sigmax.files import check_writable, lock, unlock, written_whole
 from sigmax.pipeline.config import PipelineConfig
 from sigmax.pipeline.phase import Phase
+from sigmax.pipeline.tables import ExpertsConfig
 
 NAME = "pipeline.json"
 ELSEWHERE = {  # keys that decide where, how fast and which files are made, and no file's content
@@ -39,18 +40,29 @@ def whole_request(config: PipelineConfig, images: Mapping[str, str], systems: Se
         said.get(name, {}).get("training", {}).pop("device", None)
     if config.experts.grid is None:
         del said["experts"]["grid"]  # as in folders from before there were grids
-    start = said["experts"].pop("start")
-    if start is not None:  # known by its content, wherever it is
-        said["experts"]["start"] = models.fingerprint(start)
+    starts = said["experts"].pop("start")
+    if starts is not None:  # known by their content, wherever they are
+        many = isinstance(starts, list)
+        found = [models.fingerprint(start) if start else "" for start in (starts if many else [starts])]
+        said["experts"]["start"] = found if many else found[0]
+    if config.experts.epochs is not None:
+        del said["experts"]["training"]["epochs"]
     said["data"] = {"held_out": config.data.held_out, **images}
     said["experts"]["systems"] = list(systems)
-    methods = (config.experts.method_of(place) for place in range(len(config.experts.sigmas)))
-    said["expert"] = {
-        f"sigma-{sigma!r}": {"method": method, "sigma": sigma, "hyper": dict(hyper)} for method, sigma, hyper in methods
-    }
+    places = range(len(config.experts.sigmas))
+    said["expert"] = {f"sigma-{config.experts.sigmas[place]!r}": _expert(config.experts, place) for place in places}
     said["steps"] = {str(number): step for number, step in enumerate(config.steps, 1)}
     plain: Request = json.loads(json.dumps(said))
     return plain
+
+
+def _expert(experts: ExpertsConfig, place: int) -> Request:
+    """What one expert has for itself."""
+    (method, sigma, hyper), start = experts.method_of(place), experts.start_of(place)
+    said = {"method": method, "sigma": sigma, "hyper": dict(hyper), "options": dict(experts.network_of(place).options)}
+    if experts.epochs is not None:
+        said["epochs"] = experts.training_of(place).epochs
+    return said if start is None else {**said, "start": models.fingerprint(start)}
 
 
 @contextmanager

@@ -144,7 +144,7 @@ class Pipeline:
 
     def phases(self) -> list[Phase]:
         """All phases, done or not."""
-        cascade = self._cascades.phases(self._experts.depends)
+        cascade = self._cascades.phases(self._experts.depends, self._experts.depends_of)
         return [*self._experts.phases(), *cascade, *self._steps(), *self._builds(), *self._certifications()]
 
     @property
@@ -176,7 +176,7 @@ class Pipeline:
 
     @cached_property
     def _cascades(self) -> Cascades:
-        return Cascades(self.config, self._data, self._experts.load, self._experts.network)
+        return Cascades(self.config, self._data, self._experts.load, self._experts.network, self._experts.names)
 
     @property
     def names(self) -> list[str]:

@@ -1,9 +1,10 @@
 """The tables of a pipeline's file, one model each, with what can be wrong with a table by itself."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -21,7 +22,9 @@ from sigmax.train.router.options import check_loss
 from sigmax.train.router.presets import SMALL
 
 GAUSSIAN = "gaussian"
+BY_SIGMA = ("options", "method", "hyper", "epochs", "start")  # keys of [experts] that may be a list
 Table = Mapping[str, Any]
+Tables = Table | tuple[Table, ...]  # one for all experts, or one for each
 
 
 class DataConfig(Options):
@@ -52,17 +55,32 @@ class NetworkConfig(Options):
         return value
 
 
+OPTIONS = about("options of the architecture: one for all, or a list")
+
+
 class ExpertsConfig(NetworkConfig):
-    """Experts to train, one for each sigma, or systems that exist."""
+    """Experts to train, one for each sigma, or systems that exist.
+
+    `options`, `method`, `hyper`, `epochs` and `start` are one for all sigmas, or a list of one for each.
+    """
 
     sigmas: Annotated[tuple[Positive, ...], about("noise of the experts to train, rising, in pixels")] = ()
     one_network: Annotated[bool, about("one network under all sigmas, rather than one for each")] = False
-    method: Annotated[str | tuple[str, ...], about("training method: one for all sigmas, or one for each")] = GAUSSIAN
-    hyper: Annotated[Table | tuple[Table, ...], about("hyper-parameters of the method, likewise")] = Field(
+    options: Annotated[Tables, OPTIONS] = Field(default_factory=dict)  # type: ignore[assignment]  # see `network_of`
+    method: Annotated[str | tuple[str, ...], about("training method: one for all, or a list")] = GAUSSIAN
+    hyper: Annotated[Tables, about("hyper-parameters of the method: one for all, or a list")] = Field(
         default_factory=dict
     )
+    epochs: Annotated[
+        Count | tuple[Count, ...] | None, about("in place of training.epochs: one for all, or a list")
+    ] = None
     start: Annotated[
-        Path | None, Place(), about("checkpoint to begin with, of this model; its last layer may have other classes")
+        Path | tuple[Literal[""] | Path, ...] | None,
+        Place(gaps=True),
+        about(
+            "checkpoint to begin with, of this model; its last layer may have other classes: one for all, or a list in "
+            'which "" is none'
+        ),
     ] = None
     bound: Annotated[Bound, about("how rivals are bounded: see `Smoothed`")] = "one-sided"
     grid: Annotated[Grid | None, about("255 for 8-bit images: noise in whole steps of 1/255, the router's too")] = None
@@ -87,18 +105,20 @@ class ExpertsConfig(NetworkConfig):
         return self
 
     def _check_methods(self) -> None:
-        for name in ("method", "hyper"):
-            given = getattr(self, name)
-            if isinstance(given, tuple) and len(given) != len(self.sigmas):
+        lists = [name for name in BY_SIGMA if isinstance(getattr(self, name), tuple)]
+        for name in lists:
+            if len(getattr(self, name)) != len(self.sigmas):
                 raise RequestError(
                     f"{name} must be one for all, or a list of one for each of the {len(self.sigmas)} sigmas; got "
-                    f"{len(given)}"
+                    f"{len(getattr(self, name))}"
                 )
         if self.one_network and (self.method != GAUSSIAN or self.hyper):
             raise RequestError(
                 "one_network trains by cross-entropy under a random one of the sigmas; leave out method and hyper, or "
                 "train a network for each sigma"
             )
+        if self.one_network and lists:
+            raise RequestError(f"one_network trains one network for all sigmas; give one {lists[0]}, not a list")
         for place_ in range(len(self.sigmas)):
             make_method(*self.method_of(place_)).images(self.training.batch)
 
@@ -114,9 +134,24 @@ class ExpertsConfig(NetworkConfig):
 
     def method_of(self, place: int) -> tuple[str, float, Table]:
         """Name, noise and hyper-parameters of the training method of an expert."""
-        method = self.method[place] if isinstance(self.method, tuple) else self.method
-        hyper = self.hyper[place] if isinstance(self.hyper, tuple) else self.hyper
-        return method, self.sigmas[place], hyper
+        return self._of("method", place), self.sigmas[place], self._of("hyper", place)
+
+    def network_of(self, place: int) -> NetworkConfig:
+        """The network of an expert."""
+        return NetworkConfig(model=self.model, options=self._of("options", place), normalise=self.normalise)
+
+    def training_of(self, place: int) -> Settings:
+        """The settings of an expert's training loop."""
+        epochs = self._of("epochs", place)
+        return self.training if epochs is None else replace(self.training, epochs=epochs)
+
+    def start_of(self, place: int) -> Path | None:
+        """The checkpoint that an expert begins with, if any."""
+        return self._of("start", place) or None
+
+    def _of(self, name: str, place: int) -> Any:
+        given = getattr(self, name)
+        return given[place] if isinstance(given, tuple) else given
 
 
 class LabelsConfig(VotingConfig):

@@ -1,8 +1,7 @@
 """From confidence bounds to certified radii, one theorem a file, without torch."""
 
-from sigmax.radius.cascade import LevelBounds, answer_radius, cascade, exclusion_radius
+from sigmax.radius.cascade import LevelBounds, answer_radius, cascade, cascade_of_radii, exclusion_radius
 from sigmax.radius.elastic.ratio_limits import ratio_limits, sharp_ratio_limits
-from sigmax.radius.elastic.renyi import renyi
 from sigmax.radius.elastic.semi_elastic import semi_elastic, xi
 from sigmax.radius.gaussian import gaussian, largest
 from sigmax.radius.lipschitz import lipschitz, rounding
@@ -18,12 +17,12 @@ __all__ = [
     "Noise",
     "answer_radius",
     "cascade",
+    "cascade_of_radii",
     "exclusion_radius",
     "gaussian",
     "largest",
     "lipschitz",
     "ratio_limits",
-    "renyi",
     "rounding",
     "routed",
     "semi_elastic",

@@ -3,11 +3,16 @@
 # Level j answers class c where its share of votes p_c > t_j, and defers where no class has it; t_j >= 1/2.
 # A the class certified; L_j <= p_A and U_j >= p_c for every class c but A, at level j; z the score of its noise.
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
 
 from sigmax.errors import RequestError
 from sigmax.radius.noise import Noise
+
+Choice = Callable[[Any, Any], Any]  # one of two numbers
 
 
 class LevelBounds(NamedTuple):
@@ -34,13 +39,28 @@ def cascade(levels: Sequence[LevelBounds], last: float = 0.0) -> float:
     Source: Jeong & Shin (2024), "Multi-scale diffusion denoised smoothing", for base classifiers that never defer;
     the maximum and the last certifier are ours.
     """
-    proved = float(last)
-    if not proved >= 0:  # so written, NaN is refused too
-        raise RequestError(f"expected last to be a distance of at least 0, got {last!r}; clip it at 0")
-    for level in reversed(levels):
-        excluded = min(exclusion_radius(level.noise, level.upper, level.threshold), proved)
-        proved = max(answer_radius(level.noise, level.lower, level.threshold), excluded)
+    radii = [(answer_radius(n, lower, t), exclusion_radius(n, upper, t)) for n, lower, upper, t in levels]
+    found: float = _recursion(radii, _distance(float(last)), max, min)
+    return found
+
+
+def cascade_of_radii(levels: Sequence[tuple[ArrayLike, ArrayLike]], last: ArrayLike) -> Any:
+    """The same from (R_j, W_j) of each level, for many inputs at once: each an array of one number for each input."""
+    return _recursion(levels, _distance(np.asarray(last, dtype=np.float64)), np.maximum, np.minimum)
+
+
+def _recursion(levels: Sequence[tuple[Any, Any]], last: Any, largest: Choice, smallest: Choice) -> Any:
+    """R(0), where `largest` and `smallest` are those of two numbers, or of two arrays place by place."""
+    proved = last
+    for answer, excluded in reversed(levels):
+        proved = largest(answer, smallest(excluded, proved))
     return proved
+
+
+def _distance(last: Any) -> Any:
+    if not (last >= 0 if isinstance(last, float) else np.all(last >= 0)):  # so written, NaN is refused too
+        raise RequestError(f"expected last to be a distance of at least 0, got {last!r}; clip it at 0")
+    return last
 
 
 def answer_radius(noise: Noise, lower: float, threshold: float = 0.5) -> float:

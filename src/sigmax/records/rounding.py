@@ -3,34 +3,26 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from decimal import Decimal
 
 from sigmax.errors import RequestError
-
-_DIGITS_BEFORE_POINT = 310  # the largest float has 309
+from sigmax.rules.certificate import rounded_down, rounded_up
 
 
 def down(value: float, decimals: int) -> str:
-    """`value` with `decimals` digits after the point, exactly rounded down: the text never exceeds the float.
-
-    The float is what counts, not its shortest spelling: 0.978 is stored as 0.97799999999999998 and prints as
-    0.977 with three decimals.
-    """
-    return _rounded(value, decimals, ROUND_FLOOR)
+    """`value` with `decimals` digits after the point, exactly rounded down; only for finite numbers."""
+    return rounded_down(_finite(value, decimals), decimals)
 
 
 def up(value: float, decimals: int) -> str:
     """The same rounded up, for a number that claims less the larger it is: the text is never below the float."""
-    return _rounded(value, decimals, ROUND_CEILING)
+    return rounded_up(_finite(value, decimals), decimals)
 
 
-def _rounded(value: float, decimals: int, side: str) -> str:
+def _finite(value: float, decimals: int) -> float:
     if not math.isfinite(value) or decimals < 0:
         raise RequestError(f"expected a finite number and decimals >= 0; got {value!r} and {decimals!r}")
-    exact = Decimal(value + 0.0)  # -0.0 becomes 0.0
-    context = Context(prec=_DIGITS_BEFORE_POINT + decimals)
-    rounded = exact.quantize(Decimal(1).scaleb(-decimals), rounding=side, context=context)
-    return f"{rounded if rounded else abs(rounded):f}"  # -0.04 is 0.0 rounded up, not -0.0
+    return value
 
 
 def share_down(percent: float, decimals: int = 1) -> str:

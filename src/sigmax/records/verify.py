@@ -149,7 +149,7 @@ def _claims(plan: Plan, record: Record) -> Iterator[str]:
         yield f"alpha is recorded as {c.alpha}, the plan says {plan.alpha}"
     sigma = c.stages[-1].sigma if c.stages else _claimable(plan)
     if c.outcome is Outcome.IMPOSSIBLE or c.radius > PRINTED * radius.largest(sigma, plan.n, plan.alpha):
-        yield f"radius {c.radius} is impossible: more than the samples can show"
+        yield f"radius {c.radius} is impossible: more than the samples can show; check sigma, n and alpha"
 
 
 def _claimable(plan: Plan) -> float:

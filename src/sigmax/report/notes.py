@@ -102,7 +102,7 @@ def _on_data(data: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     elif len({d["fingerprint"] for d in data} - {None}) > 1:
         yield "the data of the runs have one name but differ in content (their fingerprints differ)"
     if len(data) > 1 and any(NOT_STATED in (d["name"], d["split"]) for d in data):
-        yield "not every run states its data and split; make sure that they are the same"
+        yield "not every run states its data and split (--data, --split of `sigmax import`); make sure that they agree"
 
 
 def stated(data: Mapping[str, Any]) -> str:

@@ -10,6 +10,8 @@ from typing import Any
 from sigmax.bounds import Spent
 from sigmax.errors import RequestError
 
+_DIGITS_BEFORE_POINT = 310  # the largest float has 309
+
 
 class Outcome(Enum):
     """How one input ended. The value is advice to the reader; the name is what a record stores."""
@@ -160,11 +162,11 @@ class Certificate:
     radius: float
     outcome: Outcome
     alpha: float
-    stages: tuple[Stage, ...]
-    ledger: tuple[Spent, ...] = ()
+    stages: tuple[Stage, ...] = field(repr=False)
+    ledger: tuple[Spent, ...] = field(default=(), repr=False)
     answered_by: str | None = None
     limited_by: str | None = None
-    asked: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    asked: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def samples(self) -> int:
@@ -225,8 +227,8 @@ class Prediction:
     p_value: float
     outcome: Outcome
     alpha: float
-    stages: tuple[Stage, ...]
-    ledger: tuple[Spent, ...] = ()
+    stages: tuple[Stage, ...] = field(repr=False)
+    ledger: tuple[Spent, ...] = field(default=(), repr=False)
 
     @property
     def samples(self) -> int:
@@ -251,7 +253,11 @@ def leading(counts: Sequence[int]) -> tuple[int, int]:
 
 
 def rounded_down(value: float, decimals: int = 4) -> str:
-    """A radius or a lower bound in so many decimals, never more than it is."""
+    """A radius or a lower bound in so many decimals, exactly rounded down: the text never exceeds the float.
+
+    The float is what counts, not its shortest spelling: 0.978 is stored as 0.97799999999999998 and prints as
+    0.977 with three decimals.
+    """
     return _rounded(value, decimals, ROUND_FLOOR)
 
 
@@ -263,5 +269,6 @@ def rounded_up(value: float, decimals: int = 4) -> str:
 def _rounded(value: float, decimals: int, way: str) -> str:
     if not isfinite(value):
         return str(value)
-    last = Decimal(1).scaleb(-decimals)
-    return f"{Decimal(value).quantize(last, way, Context(prec=400)):f}"
+    exact, last = Decimal(value + 0.0), Decimal(1).scaleb(-decimals)  # -0.0 becomes 0.0
+    rounded = exact.quantize(last, way, Context(prec=_DIGITS_BEFORE_POINT + decimals))
+    return f"{rounded if rounded else abs(rounded):f}"  # -0.04 is 0.0 rounded up, not -0.0

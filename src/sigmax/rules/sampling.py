@@ -23,6 +23,8 @@ from sigmax.numbers import is_number, is_whole
 from sigmax.rules.procedure import Answer, Counts, Question, VoteRequest
 
 Kind = Literal["fixed", "adaptive"]
+LITTLE = 0.1  # share of all samples that is little: after so many another stage may be asked first
+INTERNAL = {"cap", "floor", "wanted"}  # set by schemes on their parts
 LEAST_ALPHA = 1e-22  # the bounds go down to 1e-30, and looks and classes share it
 
 
@@ -39,7 +41,9 @@ class Sampling:
 
     "fixed": exactly n samples a stage. "adaptive": at most n, and no more than can matter. What matters is the radius
     itself, as n samples would prove it; or only which of the radii `targets` hold; or the radius up to `tolerance`
-    times sigma. `cap`: radii beyond it are of no use to whoever asks (a router limits them already, say).
+    times sigma. `cap`, `floor`, `wanted`: radii beyond the cap (a router limits them already, say), radii up to the
+    floor (they are proved elsewhere) and any class but the wanted one are of no use to whoever asks. They serve to
+    stop, never to claim, so a rule may ignore the last two.
     `futility`: at each look sampling stops when the conditional power, the chance that all n samples would still
     change the answer, is below about this. It costs a little power and no soundness: a futility stop claims nothing.
     """
@@ -52,6 +56,8 @@ class Sampling:
     last: float = 0.9  # share of alpha kept for the last look
     futility: float = 0.01
     cap: float = math.inf
+    floor: float = 0.0
+    wanted: int | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(Kind):
@@ -77,6 +83,8 @@ class Sampling:
             "last": is_number(self.last) and 0 < self.last < 1,
             "futility": is_number(self.futility) and 0 < self.futility < 0.5,
             "cap": self.cap == math.inf or (is_number(self.cap) and self.cap >= 0),
+            "floor": is_number(self.floor) and self.floor >= 0,
+            "wanted": self.wanted is None or (is_whole(self.wanted) and self.wanted >= 0),
         }
         wrong = [f"{name}={getattr(self, name)!r}" for name, right in kinds.items() if not right]
         if wrong:
@@ -92,11 +100,25 @@ class Sampling:
 
     def capped(self, cap: float) -> "Sampling":
         """The same question where radii beyond `cap` are of no use."""
-        if self.kind == "fixed" or cap >= self.cap:
-            return self
-        capped = copy.copy(self)  # checked already, once for all inputs
-        object.__setattr__(capped, "cap", max(0.0, cap))
-        return capped
+        return self if self.kind == "fixed" or cap >= self.cap else self._with(cap=max(0.0, cap))
+
+    def beyond(self, floor: float, wanted: int | None) -> "Sampling":
+        """The same question where radii up to `floor`, or for another class than the wanted one, are of no use."""
+        return self if self.kind == "fixed" else self._with(floor=floor, wanted=wanted)
+
+    def in_looks(self, n: int) -> "Sampling":
+        """Fixed sampling of a stage that may be of no use: two small looks, then all n. Adaptive sampling as it is."""
+        return self if self.kind == "adaptive" else _in_looks(n)
+
+    def _with(self, **changed: float | int | None) -> "Sampling":
+        other = copy.copy(self)  # checked already, once for all inputs
+        for name, value in changed.items():
+            object.__setattr__(other, name, value)
+        return other
+
+    def wants(self, label: int | None) -> bool:
+        """Whether a radius for this class (None: not known yet) may be of use."""
+        return self.wanted is None or label is None or label == self.wanted
 
     def schedule(self, n: int, alpha: float) -> tuple[Look, ...]:
         """The looks at up to n samples; their levels sum to at most alpha, exactly."""
@@ -119,6 +141,7 @@ class Sampling:
         """
         if self.kind == "fixed":
             return False
+        proved = max(proved, self.floor)
         if self.targets:
             held = bisect_right(self.targets, proved) if proved > 0 else 0
             reachable = bisect_right(self.targets, min(possible, self.cap)) if possible > 0 else 0
@@ -130,13 +153,13 @@ class Sampling:
         """As plain data, from which `remade` builds it again; what a run's plan holds."""
         if self.kind == "fixed":
             return {"kind": "fixed"}
-        plain = {name: value for name, value in asdict(self).items() if name != "cap"}
+        plain = {name: value for name, value in asdict(self).items() if name not in INTERNAL}
         return {**plain, "targets": list(self.targets)}
 
 
 def remade(description: Mapping[str, Any]) -> Sampling:
     """The sampling that `describe` described; a file is not trusted, so everything is checked again."""
-    known = {f.name for f in fields(Sampling)} - {"cap"}
+    known = {f.name for f in fields(Sampling)} - INTERNAL
     listed = isinstance(description, Mapping) and isinstance(description.get("targets", []), list)
     if not listed or description.keys() - known:
         raise RequestError(f"unknown way of sampling {dict(description)!r:.120}; the file may be of a newer version")
@@ -150,8 +173,10 @@ def asked(
     if isinstance(sampling, Sampling):
         if targets is not None or tolerance is not None:
             raise RequestError("give targets and tolerance within the Sampling, or name the sampling 'adaptive'")
-        if sampling.cap < math.inf:
-            raise RequestError("a cap is set by schemes on their parts, not from outside; ask for targets instead")
+        if sampling.cap < math.inf or sampling.floor or sampling.wanted is not None:
+            raise RequestError(
+                "cap, floor and wanted are set by schemes on their parts, not from outside; ask for targets instead"
+            )
         return sampling
     return Sampling(sampling, _listed(targets), 0.0 if tolerance is None else tolerance)
 
@@ -178,12 +203,8 @@ def optimistic_counts(counts: Counts, top: int, n: int, futility: float) -> Coun
     decided, an approximation would stop for a single vote against the class.
     """
     cast = sum(counts)
-    spread = math.sqrt(n * (n - cast))
     best = optimistic_count(counts[top], cast, n, futility)
-    rest, ends = n - best, []
-    for k in counts:
-        end = n * k / cast + spread * (table.lower(k, cast, futility) - k / cast) if k else 0.0
-        ends.append(max(0, min(rest, math.floor(end))))
+    ends = [min(n - best, pessimistic_count(k, cast, n, futility)) for k in counts]
     ends[top] = best
     return tuple(ends)
 
@@ -192,6 +213,12 @@ def optimistic_count(k: int, cast: int, n: int, futility: float) -> int:
     """The first of these counts alone: k of the votes cast are for the class."""
     end = n * k / cast + math.sqrt(n * (n - cast)) * (table.upper(k, cast, futility) - k / cast)
     return min(k + n - cast, math.ceil(end))
+
+
+def pessimistic_count(k: int, cast: int, n: int, futility: float) -> int:
+    """The votes that a class may plausibly be left with at worst, as `optimistic_count` is at best."""
+    end = n * k / cast + math.sqrt(n * (n - cast)) * (table.lower(k, cast, futility) - k / cast) if k else 0.0
+    return max(0, math.floor(end))
 
 
 class Poll:
@@ -264,6 +291,12 @@ class Best:
                 self.best = self.better(self.best, self.bound(sums[self.seen], level))
             self.seen += 1
         return self.best
+
+
+@lru_cache(maxsize=256)
+def _in_looks(n: int) -> Sampling:
+    """About n / 32 and n / 6 samples; a stage that is of use goes on to n."""
+    return Sampling("adaptive", first=max(1, n // 32), growth=6.0, futility=0.05)
 
 
 @lru_cache(maxsize=256)

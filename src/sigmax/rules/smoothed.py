@@ -5,6 +5,7 @@
 
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, replace
+from math import ceil
 from typing import Any, Literal, Self, get_args
 
 from sigmax import bounds, radius
@@ -78,6 +79,8 @@ class SmoothedRule:
         picks = yield from votes(self.request(Role.SELECTION, n0))
         top = self.top(picks)
         selection = Stage("", Role.SELECTION, self.sigma, picks, sum(picks))
+        if self._of_no_use(top, picks, n, alpha, sampling):
+            return self._unsampled(selection, alpha)
         paid = budget.spend(alpha, on=Role.ESTIMATION)
         estimation = yield from self.estimating(top, n=n, alpha=paid, sampling=sampling)
         outcome = self._outcome(top, estimation, sampling, n)
@@ -92,6 +95,21 @@ class SmoothedRule:
             answered_by="",
             limited_by=estimation.name,
         )
+
+    def _of_no_use(self, top: int, picks: Counts, n: int, alpha: float, sampling: Sampling) -> bool:
+        """Whether the selection samples, which prove nothing, already say that no radius will be of use."""
+        if not sampling.wants(top):
+            return True
+        if not sampling.floor:
+            return False
+        best = ceil(n * table.upper(picks[top], sum(picks), sampling.futility))
+        possible = self.reach(*self._bounds(best, 0, n, sampling.last_level(n, alpha)))
+        return sampling.enough(0.0, possible, self.sigma)
+
+    def _unsampled(self, selection: Stage, alpha: float) -> Certificate:
+        ledger = (bounds.Spent(Role.ESTIMATION, alpha),)
+        stop = Outcome.FUTILITY_STOP
+        return Certificate(None, 0.0, stop, alpha, (selection,), ledger, answered_by="", limited_by=selection.name)
 
     def estimating(
         self, top: int, *, n: int, alpha: float, sampling: Sampling = FIXED

@@ -195,12 +195,15 @@ class Scheme:
 
     @final
     def group(self, n0: int, sampling: Sampling = FIXED) -> int:
-        """How many inputs to certify together so that batches are full at the smallest number of samples asked."""
+        """How many inputs to certify together so that batches are full at the smallest number of samples asked.
+
+        No more than fit: one input more would cost a batch of its own.
+        """
         voting = [voter for voter in self.voters.values() if voter.votes] or list(self.voters.values())
         largest = max(voter.batch for voter in voting)
         if sampling.kind == "fixed":
-            return max(1, -(-ROUND_BATCHES * largest // max(n0, 1)))
-        return max(1, -(-ADAPTIVE_BATCHES * largest // max(1, min(n0, sampling.first))))
+            return max(1, ROUND_BATCHES * largest // max(n0, 1))
+        return max(1, ADAPTIVE_BATCHES * largest // max(1, min(n0, sampling.first)))
 
     @final
     def check(self, x: Inputs, *, unchanged: bool = False) -> Tensor:

@@ -40,7 +40,7 @@ class Inputs(NamedTuple):
         """The noises of one step, (n, copies, ...); the same for the same address."""
         out, source = empty((len(self.x), copies, *self.x.shape[1:])), BlockSource(SAMPLER)
         for row, input_id in zip(out, self.ids, strict=True):
-            source.fill(row, Address(self.seed, input_id, STAGE, index))
+            source.fill(row.numpy(), Address(self.seed, input_id, STAGE, index))
         return out
 
 

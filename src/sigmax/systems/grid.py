@@ -17,7 +17,7 @@ def on_grid(scheme: Scheme, grid: int) -> Scheme:
     """The scheme over the same networks, whose noise and inputs are multiples of 1 / grid: 255 for 8-bit images.
 
     It is another system, with a fingerprint of its own, and refuses inputs off the grid. See `sigmax.noise.Gaussian`.
-    Its networks vote on the same devices in the same arithmetic; their batch is chosen anew.
+    Its networks vote on the same devices in the same arithmetic; their batch size is chosen again.
     """
     if scheme.domain != "images":
         raise RequestError(f"the scheme was built with domain={scheme.domain}; give grid= where it is built")

@@ -21,7 +21,7 @@ from sigmax.train.loop.progress import EpochReport
 from sigmax.train.loop.settings import Settings
 from sigmax.train.methods.base import Batch, Examples, Method, Score
 from sigmax.train.methods.field_noise import FieldNoise
-from sigmax.train.methods.gaussian import Gaussian
+from sigmax.train.methods.gaussian import GaussianTraining
 from sigmax.train.methods.registry import make_method, register
 from sigmax.train.methods.several_noises import Mixed, Routed, RoutedConsistency
 from sigmax.train.router.loss import Router
@@ -40,7 +40,7 @@ __all__ = [
     "EpochReport",
     "Examples",
     "FieldNoise",
-    "Gaussian",
+    "GaussianTraining",
     "Method",
     "Mixed",
     "Partial",

@@ -16,7 +16,7 @@ from sigmax.train.loop.quick_check import IMAGES, QuickCheck
 from sigmax.train.loop.settings import Settings
 from sigmax.train.loop.stored import on_device
 from sigmax.train.methods.base import Method
-from sigmax.train.methods.gaussian import Gaussian
+from sigmax.train.methods.gaussian import GaussianTraining
 from sigmax.train.methods.own_noise import OwnNoise
 
 
@@ -32,7 +32,7 @@ def train_classifier(
     denoiser: nn.Module | None = None,
     tune_denoiser: bool = False,
     settings: Settings | None = None,
-    method: Callable[[float], Method] = Gaussian,
+    method: Callable[[float], Method] = GaussianTraining,
     validation: float | Dataset = 0.0,
     validate_every: int = 10,
     on_epoch: OnEpoch | None = None,

@@ -1,5 +1,7 @@
 """`sigmax show`: systems and runs in words, and one certificate explained."""
 
+import torch
+
 import sigmax as sx
 from sigmax.cli.runs.inputs import FULL, HEADER, line
 from sigmax.records.lines import Record
@@ -32,6 +34,23 @@ def test_a_run_shows_its_plan_and_explains_a_certificate(system, tmp_path, sigma
         assert stage.in_words()[1:] in explained.stdout
         assert f"{share_down(100 * max(stage.counts) / stage.n):>5}%" in explained.stdout
         assert FULL in explained.stdout
+
+
+def test_runs_of_one_hash_of_weights_are_told_apart_by_behaviour(tmp_path, sigmax):
+    def shown(scale):
+        class Net(torch.nn.Module):
+            def forward(self, x):
+                return scale * x.flatten(1)[:, :10]
+
+        out = tmp_path / f"{scale}.jsonl"
+        sx.certify_run(sx.Smoothed(Net(), sigma=0.5, classes=10), "digits", out, n=100, maximum=1)
+        lines = sigmax("show", out).stdout.splitlines()
+        return [next(line for line in lines if line.startswith(name)) for name in ("system:", "behaviour:")]
+
+    (system, behaviour), (same, other) = shown(1), shown(2)
+    assert system == same
+    assert behaviour.split() != other.split()
+    assert behaviour.split()[1] == "base:"
 
 
 def test_the_inputs_are_listed_in_80_columns_by_index_or_radius(system, tmp_path, sigmax):

@@ -34,6 +34,14 @@ def test_it_writes_the_cascade_with_the_thresholds_that_were_chosen(trained, sys
     written = {path.name: path.read_bytes() for path in out.iterdir()}
     assert sigmax("calibrate", cascade, *how, "--out", out).returncode == 0  # as after a kill at the very end
     assert {path.name: path.read_bytes() for path in out.iterdir()} == written
+    assert sorted(path.name for path in (tmp_path / "tuned.answers").iterdir()) == ["last.npz", "level-0.npz"]
+    other = ("--set", "objective=least-ratio", "--answers", tmp_path / "tuned.answers", "--out", tmp_path / "other")
+    again = sigmax("calibrate", cascade, *how, *other)
+    assert again.returncode == 0, again.stderr
+    assert "best of its networks alone at each radius: 0." in again.stdout
+    refused = sigmax("calibrate", cascade, *how, "--set", "samples=40", "--out", out)
+    assert refused.returncode == 2
+    assert "tuned.answers/level-0.npz holds what a network answered to another request: samples is 50" in refused.stderr
     for place, message in ((cascade, "is the system to begin with"), (system, "holds another system")):
         refused = sigmax("calibrate", cascade, *how, "--out", place)
         assert refused.returncode == 2

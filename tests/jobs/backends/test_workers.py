@@ -2,13 +2,16 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
 import sigmax as sx
 from sigmax.jobs.backends import on_ray
@@ -82,6 +85,40 @@ def test_an_input_that_fails_is_left_out_and_tried_again(tmp_path, backend, kill
     (tmp_path / "healed").touch()
     assert sx.certify_run(scheme, data, out, **HOW, workers=2, backend=backend).finished
     assert not failed_path(out).exists()
+
+
+class Uneven(torch.nn.Module):
+    """Takes a while for every bright image of a batch."""
+
+    fingerprint = "uneven"
+
+    def forward(self, batch):
+        images = batch.flatten(1)
+        time.sleep(4e-4 * int((images.mean(1) > 0.5).sum()))
+        return torch.stack([images.mean(1)] * 10, dim=1) + torch.arange(10) / 10
+
+
+class Watching:
+    """Keeps what the progress line says beside the count."""
+
+    note = ""
+
+    def __call__(self, done, total):
+        pass
+
+
+@pytest.mark.slow
+def test_uneven_inputs_leave_no_worker_idle_before_the_last_groups(tmp_path, backend):
+    """The first third of the inputs takes nearly all the time: one of two workers would get it all if it were split."""
+    pixels = images(48).pixels(range(48))
+    pixels[:16] = 0.8
+    data, watch = sx.data.Dataset("uneven", "test", pixels, np.zeros(48, int), tuple(map(str, range(10)))), Watching()
+    scheme = sx.Smoothed(Uneven(), sigma=0.05, classes=10, batch=64)
+    how = {**HOW, "n": 1000, "workers": 2, "backend": backend}
+    assert sx.certify_run(scheme, data, tmp_path / "run.jsonl", **how, watch=watch).finished
+    busy, first, second = map(int, re.match(r"2 workers (\d+)% busy \((\d+) \+ (\d+) inputs", watch.note).groups())
+    assert first + second == len(data)
+    assert busy >= 75, watch.note
 
 
 DRIVER = """

@@ -79,7 +79,7 @@ def test_an_onnx_file_votes_as_its_network_does(exported, tmp_path, monkeypatch)
 
 def test_files_that_cannot_vote_say_why(exported, tmp_path):
     onnx = pytest.importorskip("onnx")
-    with pytest.raises(RequestError, match="exactly 4 images at a time; export it with a dynamic batch"):
+    with pytest.raises(RequestError, match="batches of exactly 4; export it with a dynamic batch axis"):
         Onnx(exported(batch=4)[0])
     with pytest.raises(RequestError, match=r"takes images: tensor\(double\)"):
         Onnx(exported(kind=onnx.TensorProto.DOUBLE)[0])

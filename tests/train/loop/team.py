@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from sigmax import data, models
 from sigmax.errors import RequestError, RunError
-from sigmax.train import Gaussian, Method, Score, Settings, train_classifier
+from sigmax.train import GaussianTraining, Method, Score, Settings, train_classifier
 from sigmax.train.loop.noisy import noisy_copies
 
 DIGITS = data.load("digits", "train").take(np.arange(203))
@@ -67,7 +67,7 @@ class Remembering(Method):
         self.losses = state["losses"]
 
 
-class Broken(Gaussian):
+class Broken(GaussianTraining):
     """The loss of one example in the second epoch is no number: one process alone sees it."""
 
     name: ClassVar[str] = "broken"
@@ -114,13 +114,13 @@ def main(folder, what):
     here.mkdir(parents=True, exist_ok=True)
     os.chdir(here)
     if what == "cut":
-        train("cut", Gaussian, settings=AVERAGED, on_step=stop)
+        train("cut", GaussianTraining, settings=AVERAGED, on_step=stop)
     if what == "resume":
-        train("cut", Gaussian, settings=AVERAGED)
-        train("uncut", Gaussian, settings=AVERAGED)
+        train("cut", GaussianTraining, settings=AVERAGED)
+        train("uncut", GaussianTraining, settings=AVERAGED)
     if what == "whole":
         # 203 images: nine batches of 22 or 23, and the two processes' shares are unequal.
-        train("copies", lambda sigma: Gaussian(sigma, copies=2), settings=AVERAGED, validation=0.1)
+        train("copies", lambda sigma: GaussianTraining(sigma, copies=2), settings=AVERAGED, validation=0.1)
         memory = Remembering(0.25)
         train("memory", lambda _: memory)
         np.save("losses.npy", memory.losses.numpy())
@@ -128,8 +128,8 @@ def main(folder, what):
         models.register("normalised")(normalised)
         refused("broken", Broken)
         refused("copies", Broken)
-        refused("small", Gaussian, dataset=DIGITS.take([0]))
-        refused("normalised", Gaussian, "normalised")
+        refused("small", GaussianTraining, dataset=DIGITS.take([0]))
+        refused("normalised", GaussianTraining, "normalised")
 
 
 if __name__ == "__main__":

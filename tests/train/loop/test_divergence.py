@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from sigmax.errors import RunError
-from sigmax.train import Examples, Gaussian, Partial, Score, Settings, fit
+from sigmax.train import Examples, GaussianTraining, Partial, Score, Settings, fit
 from sigmax.train.loop.distributed import ALONE
 from sigmax.train.loop.divergence import WINDOW, Guard
 
@@ -15,8 +15,8 @@ SETTINGS = Settings(epochs=4, batch=16, lr=0.05)  # sixty images: four steps an 
 
 
 @dataclass(frozen=True)
-class Breaking(Gaussian):
-    """Gaussian, but from one step of one epoch on the loss or the gradient is no number."""
+class Breaking(GaussianTraining):
+    """GaussianTraining, but from one step of one epoch on the loss or the gradient is no number."""
 
     name: ClassVar[str] = "breaking"
     epoch: int = 2
@@ -73,9 +73,9 @@ def test_the_state_kept_is_that_of_the_epoch_before(train, tmp_path):
     assert [report["epoch"] for report in kept["reports"]] == [1, 2]
     assert all(tensor.isfinite().all() for tensor in kept["model"].values())
     # It is good: where the method does not break it, the run goes on and ends as if nothing had been.
-    resumed = train(Gaussian(0.25))
+    resumed = train(GaussianTraining(0.25))
     (tmp_path / "x.partial").unlink()
-    whole = train(Gaussian(0.25))
+    whole = train(GaussianTraining(0.25))
     assert torch.equal(resumed[1].weight, whole[1].weight)
 
 
@@ -86,7 +86,7 @@ def test_weights_broken_by_the_last_step_are_not_kept(train, tmp_path):
     class Steep(Breaking):
         def score(self, model, batch):
             self.done.append(batch.epoch)
-            loss, accuracy = Gaussian.score(self, model, batch)
+            loss, accuracy = GaussianTraining.score(self, model, batch)
             if self.done.count(self.epoch) == 4:
                 loss = loss + (loss - loss.detach()).clamp(min=0).sqrt()  # slope infinite at zero
             return Score(loss, accuracy)
@@ -106,7 +106,7 @@ def test_the_first_epoch_has_nothing_to_keep(train, tmp_path):
 
 def test_a_gpu_is_asked_now_and_then_and_the_step_is_still_told(tmp_path):
     """Only the kind of device is looked at, so this runs without one."""
-    guard = Guard(SETTINGS, Gaussian(0.5).plan(), ALONE, torch.device("cuda"), tmp_path / "x.partial")
+    guard = Guard(SETTINGS, GaussianTraining(0.5).plan(), ALONE, torch.device("cuda"), tmp_path / "x.partial")
     steps, broken = 3 * WINDOW, WINDOW + 3
     for step in range(2 * WINDOW - 1):
         guard.see(torch.tensor(float("nan") if step >= broken else 1.0), 0, step, steps)
@@ -115,7 +115,7 @@ def test_a_gpu_is_asked_now_and_then_and_the_step_is_still_told(tmp_path):
 
 
 def test_the_last_steps_of_an_epoch_are_always_looked_at(tmp_path):
-    guard = Guard(SETTINGS, Gaussian(0.5).plan(), ALONE, torch.device("cuda"), tmp_path / "x.partial")
+    guard = Guard(SETTINGS, GaussianTraining(0.5).plan(), ALONE, torch.device("cuda"), tmp_path / "x.partial")
     guard.see(torch.tensor(float("inf")), 0, 0, 2)
     with pytest.raises(RunError, match="the loss became inf in epoch 1: training diverged at step 1 of"):
         guard.see(torch.tensor(1.0), 0, 1, 2)
@@ -123,6 +123,6 @@ def test_the_last_steps_of_an_epoch_are_always_looked_at(tmp_path):
 
 def test_advice_for_half_precision(tmp_path):
     settings = Settings(precision="fp16", clip=1.0)
-    guard = Guard(settings, Gaussian(0.5).plan(), ALONE, torch.device("cpu"), tmp_path / "x.partial")
+    guard = Guard(settings, GaussianTraining(0.5).plan(), ALONE, torch.device("cpu"), tmp_path / "x.partial")
     with pytest.raises(RunError, match='smaller lr than 0.1 or precision="bf16", which has the range of fp32'):
         guard.see(torch.tensor(float("nan")), 0, 0, 2)

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from sigmax.train import Examples, Gaussian, Partial, Settings, fit
+from sigmax.train import Examples, GaussianTraining, Partial, Settings, fit
 from sigmax.train.loop.ema import Averaged
 
 
@@ -67,7 +67,7 @@ def test_the_averaged_network_is_validated_and_kept(bars, tmp_path):
     def train(model, ema, **hooks):
         settings = Settings(epochs=3, batch=16, lr=0.05, ema=ema)
         partial = Partial(tmp_path / f"{ema}.partial", settings.plan())
-        fit(model, Gaussian(0.3), examples, settings, partial=partial, metrics=tmp_path / f"{ema}", **hooks)
+        fit(model, GaussianTraining(0.3), examples, settings, partial=partial, metrics=tmp_path / f"{ema}", **hooks)
 
     plain, kept, seen = network(), network(), []
     history = []

@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional
 
 from sigmax.errors import RequestError, RunError
-from sigmax.train import Examples, Gaussian, Method, Partial, Score, Settings, fit
+from sigmax.train import Examples, GaussianTraining, Method, Partial, Score, Settings, fit
 from sigmax.train.loop.progress import EpochReport, last_epoch, metrics_file
 
 SETTINGS = Settings(epochs=4, batch=16, lr=0.05, seed=3, augment="crop")
@@ -107,6 +107,26 @@ def test_a_run_cut_anywhere_ends_as_an_uninterrupted_one(run, steps, way):
     assert torch.equal(method.visits, other.visits)
     assert method.epochs == other.epochs
     assert [report.epoch for report in reports] == list(range(1 + (steps - 1) // 4, 5))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_run_cut_where_states_take_long_to_write_loses_only_its_epoch(run, monkeypatch, way):
+    """The state of the epoch before is written when the run is cut."""
+    monkeypatch.setattr("sigmax.train.loop.partial.QUICK", -1.0)
+    monkeypatch.setattr("sigmax.train.loop.partial.SHARE", 1e-9)
+    settings = Settings(epochs=4, batch=16, lr=0.05, **WAYS[way])
+
+    def stop(done, total):
+        if done == 14:
+            raise KeyboardInterrupt
+
+    whole, method, _ = run("whole", settings)
+    with pytest.raises(KeyboardInterrupt):
+        run("cut", settings, on_step=stop)
+    resumed, other, reports = run("cut", settings)
+    assert same(whole, resumed)
+    assert torch.equal(method.visits, other.visits)
+    assert [report.epoch for report in reports] == [4]
 
 
 def test_methods_look_at_the_model_in_eval_mode(run):
@@ -259,7 +279,7 @@ def test_copies_that_do_not_divide_the_batch_are_refused(tmp_path, examples):
     with pytest.raises(RequestError, match="copies=3 does not divide it"):
         fit(
             network(),
-            Gaussian(0.3, copies=3),
+            GaussianTraining(0.3, copies=3),
             examples,
             SETTINGS,
             partial=Partial(tmp_path / "x.partial", {}),

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from sigmax.errors import RequestError
-from sigmax.train import Gaussian, Router
+from sigmax.train import GaussianTraining, Router
 from sigmax.train.loop.noisy import (
     Share,
     SharedGenerator,
@@ -94,8 +94,8 @@ def test_any_draw_can_be_shared():
 
 
 def test_a_step_has_batch_inputs_in_all():
-    assert Gaussian(0.5).images(64) == 64
-    assert Gaussian(0.5, copies=4).images(64) == 16
+    assert GaussianTraining(0.5).images(64) == 64
+    assert GaussianTraining(0.5, copies=4).images(64) == 16
     with pytest.raises(RequestError, match=r"batch=64.*copies=5 does not divide it; choose a batch.*multiple of 5"):
-        Gaussian(0.5, copies=5).images(64)
+        GaussianTraining(0.5, copies=5).images(64)
     assert Router(sigma=0.5, shares=(0.5, 0.5), scale=1.0, copies=3).images(64) == 64

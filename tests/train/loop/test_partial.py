@@ -84,3 +84,24 @@ def test_a_state_that_takes_long_to_write_is_not_written_after_every_epoch(tmp_p
         now[0] += 0.02
         partial.keep(lambda epoch=epoch: {"epoch": epoch}, last=False)
         assert partial.load()["epoch"] == epoch
+
+
+def test_what_is_not_written_is_held_until_the_run_ends(tmp_path, monkeypatch):
+    """As it was after its epoch, though the run has changed its tensors since."""
+    monkeypatch.setattr("sigmax.train.loop.partial.QUICK", -1.0)  # no state is quick to write
+    monkeypatch.setattr("sigmax.train.loop.partial.SHARE", 1e-9)
+    partial, weights = Partial(tmp_path / "x.partial", PLAN), torch.zeros(3)
+    partial.keep_held()
+    assert partial.load() is None
+    for epoch in range(3):
+        weights += 1
+        state = {"epoch": epoch, "nested": [{"weights": weights}]}
+        partial.keep(lambda state=state: state, last=False)
+    assert partial.load()["epoch"] == 0
+    weights += 1
+    partial.keep_held()
+    assert partial.load()["epoch"] == 2
+    assert partial.load()["nested"][0]["weights"].tolist() == [3.0, 3.0, 3.0]
+    partial.keep(lambda: {"epoch": 3}, last=True)
+    partial.keep_held()
+    assert partial.load() == {"epoch": 3}

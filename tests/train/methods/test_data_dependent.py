@@ -14,7 +14,7 @@ from sigmax.train.loop.settings import Settings
 from sigmax.train.methods.base import Batch, Examples, Method
 from sigmax.train.methods.data_dependent import DataDependent, radii
 from sigmax.train.methods.easy_samples import EasySamples
-from sigmax.train.methods.gaussian import Gaussian
+from sigmax.train.methods.gaussian import GaussianTraining
 from sigmax.train.methods.macer import Macer
 from sigmax.train.methods.smoothadv import SmoothAdv
 from sigmax.train.router.loss import Router
@@ -73,7 +73,7 @@ def test_the_radius_is_the_papers(copies, gain):
 @pytest.mark.parametrize("noises", [1, 4])
 def test_a_step_follows_the_slope_of_the_radius(noises):
     """The slope by finite differences, with the very noise the step saw."""
-    method, model, given = DataDependent(Gaussian(0.5), step=1e-3, noises=noises), Curved(), batch()
+    method, model, given = DataDependent(GaussianTraining(0.5), step=1e-3, noises=noises), Curved(), batch()
     sigma = torch.linspace(0.3, 0.9, 12, dtype=torch.float64)
     moved = method.moved(model, given.pixels, sigma, given.generator)
     shown = model.seen[0].unflatten(0, (noises, 12))
@@ -94,14 +94,14 @@ def test_an_input_the_network_is_sure_of_gains_noise_at_a_fixed_pace():
         def forward(self, images):
             return images.flatten(1)[:, :3] * 0 + torch.tensor([9.0, 0.0, 0.0])
 
-    method, given = DataDependent(Gaussian(0.5), step=0.01), batch()
+    method, given = DataDependent(GaussianTraining(0.5), step=0.01), batch()
     moved = method.moved(Sure(), given.pixels, torch.full((12,), 0.5, dtype=torch.float64), given.generator)
     assert moved.tolist() == pytest.approx([0.5 + 0.01 * QUANTILE(0.98)] * 12)
 
 
 def test_every_step_of_a_visit_has_fresh_noise_and_begins_where_the_last_ended():
-    method, model, given = begun(DataDependent(Gaussian(0.5), step=0.05, steps=3)), Curved(), batch()
-    first = DataDependent(Gaussian(0.5), step=0.05)
+    method, model, given = begun(DataDependent(GaussianTraining(0.5), step=0.05, steps=3)), Curved(), batch()
+    first = DataDependent(GaussianTraining(0.5), step=0.05)
     sigma = method.sigmas.clone()
     moved = method.moved(model, given.pixels, sigma, given.generator)
     again = torch.Generator().manual_seed(0)
@@ -112,7 +112,7 @@ def test_every_step_of_a_visit_has_fresh_noise_and_begins_where_the_last_ended()
 
 
 def test_noise_stays_in_its_range():
-    method, model = begun(DataDependent(Gaussian(0.5), step=100.0, lowest=0.8, highest=1.5)), Curved()
+    method, model = begun(DataDependent(GaussianTraining(0.5), step=100.0, lowest=0.8, highest=1.5)), Curved()
     for epoch in range(4):
         method.score(model, batch(epoch=epoch))
         assert method.sigmas.min() >= 0.8 * 0.5
@@ -120,7 +120,9 @@ def test_noise_stays_in_its_range():
     assert method.sigmas.unique().tolist() == pytest.approx([0.4, 0.75])
 
 
-@pytest.mark.parametrize("inner", [Gaussian(0.5, copies=3), Macer(0.5, copies=3), SmoothAdv(0.5, copies=3, steps=2)])
+@pytest.mark.parametrize(
+    "inner", [GaussianTraining(0.5, copies=3), Macer(0.5, copies=3), SmoothAdv(0.5, copies=3, steps=2)]
+)
 def test_the_inner_method_trains_with_the_noise_moved(inner):
     method, model, given = begun(DataDependent(inner, step=0.05, noises=2)), Curved(), batch()
     before = method.sigmas.clone()
@@ -135,7 +137,7 @@ def test_the_inner_method_trains_with_the_noise_moved(inner):
 
 
 def test_only_the_batchs_inputs_move_and_the_network_is_left_as_it_was():
-    method, model, given = begun(DataDependent(Gaussian(0.5), step=0.05)), Curved(), batch()
+    method, model, given = begun(DataDependent(GaussianTraining(0.5), step=0.05)), Curved(), batch()
     part = torch.tensor([7, 2, 4])
     method.score(model, Batch(given.pixels[part], given.targets[part], part, 0, given.generator))
     assert (method.sigmas != 0.5).nonzero()[:, 0].tolist() == [2, 4, 7]
@@ -145,7 +147,7 @@ def test_only_the_batchs_inputs_move_and_the_network_is_left_as_it_was():
 
 
 def moving(sigma):
-    return DataDependent(Gaussian(sigma), step=0.02, plain_epochs=1)
+    return DataDependent(GaussianTraining(sigma), step=0.02, plain_epochs=1)
 
 
 @pytest.fixture
@@ -182,7 +184,7 @@ def test_noise_is_kept_from_epoch_to_epoch(run):
     means = []
 
     def make(sigma):
-        method = DataDependent(Gaussian(sigma), step=1e-3, plain_epochs=1)
+        method = DataDependent(GaussianTraining(sigma), step=1e-3, plain_epochs=1)
         remembered = method.begin_epoch
 
         def begin_epoch(model, examples, epoch):
@@ -200,7 +202,7 @@ def test_noise_is_kept_from_epoch_to_epoch(run):
 
 
 def test_a_method_object_used_again_starts_afresh(run):
-    method = DataDependent(Gaussian(0.3), step=0.02)
+    method = DataDependent(GaussianTraining(0.3), step=0.02)
     first = run("first", lambda _: method)[0]
     assert same(run("second", lambda _: method)[0], first)
 
@@ -218,8 +220,8 @@ def test_what_was_remembered_is_a_copy(run):
 
 
 def test_epochs_with_a_fixed_noise_are_the_inner_methods_own(run):
-    alone, _ = run("alone", Gaussian)
-    weights, method = run("fixed", lambda sigma: DataDependent(Gaussian(sigma), step=0.5, plain_epochs=4))
+    alone, _ = run("alone", GaussianTraining)
+    weights, method = run("fixed", lambda sigma: DataDependent(GaussianTraining(sigma), step=0.5, plain_epochs=4))
     assert same(alone, weights)
     assert method.sigmas.tolist() == pytest.approx([0.3] * len(method.sigmas))
 
@@ -241,7 +243,7 @@ class OneNoise(Method):
         OneNoise(),
         EasySamples(0.5),
         Router(0.5, (0.5, 0.5), 1.0),
-        DataDependent(Gaussian(0.5)),
+        DataDependent(GaussianTraining(0.5)),
     ],
     ids=lambda inner: getattr(inner, "name", inner),
 )
@@ -255,7 +257,7 @@ def test_methods_for_one_noise_alone_are_refused(inner):
     ("wrong", "message"),
     [
         ({"inner": "gaussian"}, "inner: expected a.* Method, got 'gaussian'"),
-        ({"inner": Gaussian(0.0)}, "inner.sigma: expected a number above 0, got 0.0"),
+        ({"inner": GaussianTraining(0.0)}, "inner.sigma: expected a number above 0, got 0.0"),
         ({"step": 0.0}, "step: expected a number above 0, got 0.0"),
         ({"step": math.nan}, "step: expected a finite number"),
         ({"steps": 0}, "steps: expected a number of at least 1, got 0"),
@@ -268,4 +270,4 @@ def test_methods_for_one_noise_alone_are_refused(inner):
 )
 def test_wrong_hyper_parameters_say_what_was_expected(wrong, message):
     with pytest.raises(RequestError, match=message):
-        DataDependent(**{"inner": Gaussian(0.5), **wrong})
+        DataDependent(**{"inner": GaussianTraining(0.5), **wrong})

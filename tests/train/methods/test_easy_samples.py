@@ -13,7 +13,7 @@ from sigmax.train.loop.partial import Partial
 from sigmax.train.loop.settings import Settings
 from sigmax.train.methods.base import Batch, Examples
 from sigmax.train.methods.easy_samples import EasySamples, right_votes
-from sigmax.train.methods.gaussian import Gaussian
+from sigmax.train.methods.gaussian import GaussianTraining
 from sigmax.train.methods.noise_attack import on_sphere
 
 PARTS = ("discard", "reweight", "attack")
@@ -221,7 +221,7 @@ def test_from_the_discard_epoch_on_the_noise_is_attacked(kind):
 @pytest.mark.parametrize("epoch", [0, 100])
 def test_without_the_attack_a_step_is_that_of_gaussian_training(epoch):
     method = EasySamples(0.5, copies=3, discard_epoch=10, attack=False)
-    mine, theirs = (m.score(network(), batch_of(epoch=epoch)) for m in (method, Gaussian(0.5, copies=3)))
+    mine, theirs = (m.score(network(), batch_of(epoch=epoch)) for m in (method, GaussianTraining(0.5, copies=3)))
     assert mine.loss.item() == pytest.approx(theirs.loss.item(), abs=1e-12)
     assert mine.accuracy == theirs.accuracy
 

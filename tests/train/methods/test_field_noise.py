@@ -7,7 +7,7 @@ import torch
 import sigmax as sx
 from sigmax import data
 from sigmax.errors import RequestError
-from sigmax.train import Batch, Examples, FieldNoise, Gaussian, Score, Settings, train_classifier
+from sigmax.train import Batch, Examples, FieldNoise, GaussianTraining, Score, Settings, train_classifier
 from sigmax.train.methods.easy_samples import EasySamples
 
 DIGITS = data.load("digits", "train").take(range(96))
@@ -17,7 +17,7 @@ def field(rate=0.3):
     return sx.NearestNeighbourSigma(DIGITS.pixels(range(96)), base=0.3, rate=rate, k=4, offset=1.5)
 
 
-class Watching(Gaussian):
+class Watching(GaussianTraining):
     """Keeps the noise that it was given."""
 
     def score(self, model, batch):
@@ -47,7 +47,7 @@ def test_it_trains_and_goes_on(tmp_path, monkeypatch):
 
     def trained(out, **more):
         return train_classifier(
-            DIGITS, out=out, **asked, method=lambda sigma: FieldNoise(Gaussian(sigma), field()), **more
+            DIGITS, out=out, **asked, method=lambda sigma: FieldNoise(GaussianTraining(sigma), field()), **more
         )
 
     whole = trained(tmp_path / "whole.safetensors")
@@ -76,4 +76,4 @@ def test_methods_with_a_noise_of_their_own_are_refused():
     with pytest.raises(RequestError, match="learn under any noise of an input"):
         FieldNoise(EasySamples(0.25), field())
     with pytest.raises(RequestError, match="source: expected a.* SigmaField, got 0.5"):
-        FieldNoise(Gaussian(0.25), 0.5)
+        FieldNoise(GaussianTraining(0.25), 0.5)

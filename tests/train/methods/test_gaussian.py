@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn import functional
 
 from sigmax.models import Normalised
-from sigmax.train import Batch, Gaussian, noisy_copies
+from sigmax.train import Batch, GaussianTraining, noisy_copies
 
 
 class Spy(nn.Module):
@@ -38,7 +38,7 @@ def test_noise_is_added_before_normalisation():
     """On the pixel scale the network's input differs from the clean one by sigma, on its own by sigma / std."""
     spy = Spy()
     pixels = torch.rand(200, 1, 16, 16)
-    Gaussian(0.5).score(Normalised(spy, (0.3,), (0.2,)), batch(pixels))
+    GaussianTraining(0.5).score(Normalised(spy, (0.3,), (0.2,)), batch(pixels))
     noise = spy.seen - (pixels - 0.3) / 0.2
     assert noise.std().item() == pytest.approx(0.5 / 0.2, rel=0.02)
 
@@ -46,7 +46,7 @@ def test_noise_is_added_before_normalisation():
 def test_the_loss_is_the_cross_entropy_of_the_noisy_inputs():
     spy = Spy()
     given = batch(torch.rand(32, 1, 8, 8))
-    loss, accuracy = Gaussian(0.25).score(spy, given)
+    loss, accuracy = GaussianTraining(0.25).score(spy, given)
     logits = spy.seen.flatten(1)[:, :10]
     assert loss.item() == pytest.approx(functional.cross_entropy(logits, given.targets).item())
     assert accuracy.item() == pytest.approx((logits.argmax(1) == given.targets).float().mean().item())
@@ -57,7 +57,7 @@ def test_copies_and_a_sigma_for_each_image():
     spy = Spy()
     given = batch(torch.rand(6, 1, 8, 8, dtype=torch.float64))
     own = torch.tensor([0.0, 0.1, 0.2, 0.5, 1.0, 2.0], dtype=torch.float64)
-    loss, accuracy = Gaussian(0.25, copies=3).score(spy, replace(given, sigma=own))
+    loss, accuracy = GaussianTraining(0.25, copies=3).score(spy, replace(given, sigma=own))
     noise = torch.randn(3, 6, 1, 8, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     losses, right = [], []
     for copy in range(3):
@@ -73,5 +73,5 @@ def test_copies_and_a_sigma_for_each_image():
 def test_sigma_zero_is_plain_training():
     spy = Spy()
     pixels = torch.rand(4, 1, 8, 8)
-    Gaussian(0.0).score(spy, batch(pixels))
+    GaussianTraining(0.0).score(spy, batch(pixels))
     assert torch.equal(spy.seen, pixels)

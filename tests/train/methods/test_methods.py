@@ -10,7 +10,7 @@ from torch.nn import functional
 import sigmax as sx
 from sigmax.config.plugins import plugins
 from sigmax.errors import RequestError
-from sigmax.train import Gaussian, Method, Score, make_method, register
+from sigmax.train import GaussianTraining, Method, Score, make_method, register
 from sigmax.train.loop.noisy import noisy_copies
 from sigmax.train.methods.data_dependent import with_moving_noise
 from sigmax.train.methods.macer import Macer
@@ -46,11 +46,11 @@ def test_macer_waits_at_the_largest_noise():
 
 
 def test_moving_noise_wraps_what_supports_it():
-    assert with_moving_noise(Gaussian(0.5), {"step": 0.01}).inner == Gaussian(0.5)
+    assert with_moving_noise(GaussianTraining(0.5), {"step": 0.01}).inner == GaussianTraining(0.5)
     assert with_moving_noise(Macer(0.5)).step == pytest.approx(1e-4)
-    assert "inner" not in settable(type(with_moving_noise(Gaussian(0.5))))
+    assert "inner" not in settable(type(with_moving_noise(GaussianTraining(0.5))))
     with pytest.raises(RequestError, match="data-dependent has no pace"):
-        with_moving_noise(Gaussian(0.5), {"pace": 1})
+        with_moving_noise(GaussianTraining(0.5), {"pace": 1})
 
 
 def test_wrong_requests_say_what_there_is():
@@ -121,9 +121,9 @@ def test_names_are_taken_once(registrations_are_forgotten):
 
 PLUGIN = '''
 from typing import ClassVar
-from sigmax.train import Gaussian
+from sigmax.train import GaussianTraining
 
-class Doubled(Gaussian):
+class Doubled(GaussianTraining):
     """Gaussian training at twice the noise."""
     name: ClassVar[str] = "doubled"
 '''

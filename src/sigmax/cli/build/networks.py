@@ -191,7 +191,10 @@ def _incomplete(path: Path, present: Mapping[str, object], missing: Sequence[str
     if path.suffix == ".safetensors" and _describes_itself(path):
         return f"{path.name} describes its network; leave out {', '.join(present)}"
     state_dict(path)  # refuses a pickled module and the like, and says what to do about it
-    return f"{path.name} holds weights without their architecture; also give {', '.join(missing)}"
+    return (
+        f"{path.name} holds weights without their architecture; also give {', '.join(missing)}. Of an architecture of "
+        "your own give the exported network (.onnx, .pt2, TorchScript), or --code"
+    )
 
 
 def _describes_itself(path: Path) -> bool:

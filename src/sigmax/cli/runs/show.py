@@ -1,6 +1,6 @@
 """`sigmax show`: what a system or a run is, and what a run says of its inputs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from sigmax.records.run import Run
 
 Facts = Iterator[tuple[str, object]]
+FEW = 4  # outputs on probe inputs that are shown of a network
 
 
 def show(
@@ -75,8 +76,16 @@ def _of_run(run: "Run") -> Facts:
     yield "inputs", in_words(plan.inputs)
     yield "finished", f"{len(run.records)} of {run.planned}"
     yield "system", plan.system
+    yield from (("behaviour", text) for text in _behaviour(plan.behaviour or {}))
     yield "made with", ", ".join(f"{key} {value}" for key, value in plan.made_with.items() if key != "notes")
     yield from (("note", note) for note in plan.made_with.get("notes", ()))  # on an imported log
+
+
+def _behaviour(networks: Mapping[str, Any]) -> Iterator[str]:
+    """The first outputs of each network on probe inputs, which tell apart what shares the hash of its weights."""
+    for name, kept in networks.items():
+        outputs = kept["outputs"]
+        yield f"{name}: {', '.join(f'{value:.3g}' for value in outputs[:FEW])}" + (" ..." if len(outputs) > FEW else "")
 
 
 def _is_stated(value: object) -> bool:

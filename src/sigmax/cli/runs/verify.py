@@ -50,7 +50,7 @@ def verify(
         raise RequestError("--train and --system tell what an input's sigma is; give the inputs too (--data)")
     verdicts, unknown = [check(path) for path in runs], dict[Path, list[str]]()
     if data is not None:
-        reference = Reference(data, image_size, train, system)
+        reference = Given(data, image_size, train, system)
         verdicts = [_with_data(verdict, reference, unknown) for verdict in verdicts]
     for verdict in verdicts:
         show(verdict, unknown.get(verdict.path))
@@ -67,7 +67,7 @@ def verify(
         say(f"A run file cannot show that its votes are the networks' (certifying again does){labels}.")
 
 
-class Reference(NamedTuple):
+class Given(NamedTuple):
     """What runs are compared with: data, and what their sigmas can be recomputed from."""
 
     source: str
@@ -76,7 +76,7 @@ class Reference(NamedTuple):
     system: str | None
 
 
-def _with_data(verdict: "Verdict", given: Reference, unknown: dict[Path, list[str]]) -> "Verdict":
+def _with_data(verdict: "Verdict", given: Given, unknown: dict[Path, list[str]]) -> "Verdict":
     """The verdict with what the images add to it; a run that does not hold without them is left as it is."""
     from sigmax import data
     from sigmax.jobs.data_check import data_findings
@@ -93,7 +93,7 @@ def _with_data(verdict: "Verdict", given: Reference, unknown: dict[Path, list[st
     return replace(verdict, findings=found)
 
 
-def _training_images(plan: "Plan", given: Reference) -> "Dataset | None":
+def _training_images(plan: "Plan", given: Given) -> "Dataset | None":
     """The images that a field may stand on: those named, or the split "train" of the data if it has one."""
     from sigmax import data
     from sigmax.rules.registry import schemes_in

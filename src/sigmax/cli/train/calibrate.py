@@ -1,17 +1,18 @@
 """`sigmax calibrate`: the confidence thresholds of a cascade, chosen on held-out images."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sigmax.cli import options as opt
 from sigmax.cli.build.networks import SystemOut, conclude
-from sigmax.cli.progress import STARTS_OVER, complain, progress, resumable, say
+from sigmax.cli.progress import complain, progress, resumable, say
 from sigmax.errors import RequestError
 
 if TYPE_CHECKING:
     from sigmax.schemes.cascade import Cascade
+    from sigmax.train.calibrate import Calibrated, CalibrateOptions
 
 
 def calibrate(
@@ -25,6 +26,10 @@ def calibrate(
     skip: opt.Skip = 1,
     maximum: opt.Maximum = None,
     seed: opt.Seed = 0,
+    answers: Annotated[
+        Path | None,
+        typer.Option(help="Folder that keeps what the networks answer, a few MB each (default: OUT.answers)."),
+    ] = None,
     device: opt.Device = None,
     changes: opt.Changes = None,
     keys: Annotated[bool, opt.keys("sigmax.train.calibrate:CalibrateOptions")] = False,
@@ -32,7 +37,8 @@ def calibrate(
     """Choose the confidence below which each level of a cascade defers, on images that no network was trained on.
 
     The system given is left as it is; the thresholds that levels have now do not matter. A repeated command finds its
-    own result in `--out` and leaves it as it is.
+    own result in `--out` and leaves it as it is. For another objective the networks are not asked again: give it
+    another `--out` and the same `--answers`.
 
     A pipeline does it on images that it holds out of all training (`[calibrate]`). Here the caller chooses them: the
     images of `--split`, `--start`, `--skip` and `--max`.
@@ -41,21 +47,31 @@ def calibrate(
     """
     from sigmax import data as sources
     from sigmax.config import with_changes
-    from sigmax.train.calibrate import CalibrateOptions, with_confidence
-    from sigmax.train.calibrate import calibrate as choose
+    from sigmax.train.calibrate import CalibrateOptions, chosen, estimated, with_confidence
 
     asked = with_changes(CalibrateOptions(), changes or [])
     scheme = _cascade(system, out, device)
     dataset = sources.load(data, split)
     held_out = dataset.take(sources.select(len(dataset), start=start, skip=skip, maximum=maximum))
-    with resumable("Nothing is kept of it.", STARTS_OVER), progress(f"calibrate {out.name}") as watch:
-        found = choose(scheme, held_out, asked, n=n, alpha=alpha, seed=seed, watch=watch)
+    kept = answers or Path(f"{out}.answers")
+    how: dict[str, Any] = {"samples": asked.samples, "n": n, "alpha": alpha, "seed": seed, "answers": kept}
+    with resumable(f"What networks answered is kept in {kept}."), progress(f"calibrate {out.name}") as watch:
+        found = chosen(estimated(scheme, held_out, **how, watch=watch), asked)
+    _say(found, asked, len(held_out))
+    complain("note: the estimate is optimistic, since the thresholds were chosen on these images", style="yellow")
+    conclude(with_confidence(scheme, found.confidence), out)
+
+
+def _say(found: "Calibrated", asked: "CalibrateOptions", images: int) -> None:
+    """What was chosen, and what is expected of it."""
     for j, confidence in enumerate(found.confidence):
         say(f"level-{j}: defers below confidence {confidence:.4g}")
     accuracies = ", ".join(f"{a:.1f} at {r:g}" for r, a in zip(asked.radii, found.accuracy, strict=True))
-    say(f"Estimated certified accuracy in % on the {len(held_out)} images: {accuracies}.")
-    complain("note: the estimate is optimistic, since the thresholds were chosen on these images", style="yellow")
-    conclude(with_confidence(scheme, found.confidence), out)
+    say(f"Estimated certified accuracy in % on the {images} images: {accuracies}.")
+    pairs = zip(asked.radii, found.ratio, strict=True)
+    ratios = ", ".join(f"{ratio:.3f} at {r:g}" for r, ratio in pairs if ratio is not None)
+    if ratios:
+        say(f"By that of the best of its networks alone at each radius: {ratios}.")
 
 
 def _cascade(system: str, out: Path, device: str | None) -> "Cascade":

@@ -17,7 +17,7 @@ from sigmax.jobs.attack.ball import Space
 from sigmax.jobs.attack.log import Attacked, AttackLog
 from sigmax.jobs.attack.search import Attack, Found, Search, nearest_others
 from sigmax.jobs.attack.together import at_once, searched
-from sigmax.jobs.attack.verdict import Verdict, judged
+from sigmax.jobs.attack.verdict import AttackVerdict, judged
 from sigmax.jobs.backends import local
 from sigmax.jobs.certify import arithmetic, recall_run
 from sigmax.progress import Watch, shown
@@ -38,7 +38,7 @@ class AttackResult:
     """What an attack found, input by input, and what it says of the run."""
 
     rows: tuple[Attacked, ...]
-    verdict: Verdict
+    verdict: AttackVerdict
     folder: Path
 
     @property
@@ -180,7 +180,7 @@ def _save_point(folder: Path, x: Tensor, row: Attacked, found: Found) -> None:
         np.savez(file, allow_pickle=False, x=x.numpy(), point=found.point.numpy(), **facts, **there)
 
 
-def _judged(run: Run, considered: Sequence[Record], rows: Sequence[Attacked], each: float) -> Verdict:
+def _judged(run: Run, considered: Sequence[Record], rows: Sequence[Attacked], each: float) -> AttackVerdict:
     return judged(
         considered=len(considered),
         certified=len(rows),

@@ -22,7 +22,7 @@ REFUTED = 1e-3  # a run is refuted where a sound procedure gives so many false c
 
 
 @dataclass(frozen=True)
-class Verdict:
+class AttackVerdict:
     """What the attack shows of a run."""
 
     considered: int  # inputs of the run, certified or not
@@ -54,7 +54,7 @@ class Verdict:
 
 def judged(
     *, considered: int, certified: int, violations: int, alpha: float, inside_tests: int, each: float
-) -> Verdict:
+) -> AttackVerdict:
     """The verdict on a run; `inside_tests` points of balls were put to a test that errs with probability `each`."""
     p_value = float(stats.binom.sf(violations - 1, considered, alpha)) if violations else 1.0
-    return Verdict(considered, certified, violations, alpha, p_value, min(1.0, inside_tests * each))
+    return AttackVerdict(considered, certified, violations, alpha, p_value, min(1.0, inside_tests * each))

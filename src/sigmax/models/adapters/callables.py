@@ -104,7 +104,8 @@ def _only_input(inputs: Any, path: Path) -> str:
     first = inputs[0].shape[0] if inputs[0].shape else None
     if isinstance(first, int):
         raise RequestError(
-            f"{path} takes exactly {first} images at a time; export it with a dynamic batch axis, for any number"
+            f"{path} takes batches of exactly {first}; export it with a dynamic batch axis, such as "
+            f'dynamic_axes={{"{inputs[0].name}": {{0: "batch"}}}} of torch.onnx.export'
         )
     return str(inputs[0].name)
 

@@ -168,7 +168,9 @@ def _processor(folder: Path) -> dict[str, Any]:
         read = json.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise RequestError(
-            f"{path} cannot be read ({error}); without it the classifier's mean, std and size are not known"
+            f"{path} cannot be read ({error}); without it the classifier's mean, std and size are not known. Save the "
+            "processor that the network was trained with beside it, AutoImageProcessor.from_pretrained(...)."
+            "save_pretrained(folder), or copy that file from where the network comes from"
         ) from error
     # Newer folders keep the processor of images among others.
     found = read.get("image_processor", read) if isinstance(read, dict) else {}

@@ -20,7 +20,7 @@ from sigmax import radius
 from sigmax.bounds import table
 from sigmax.rules.certificate import Certificate, Role, Stage
 from sigmax.rules.procedure import Answer, Counts, Question, VoteRequest
-from sigmax.rules.sampling import Best, Poll, Sampling, optimistic_count, optimistic_counts
+from sigmax.rules.sampling import LITTLE, Best, Poll, Sampling, optimistic_count, optimistic_counts, pessimistic_count
 from sigmax.rules.smoothed import SmoothedRule
 
 
@@ -73,29 +73,33 @@ class Tally:
         self._upper: dict[int | None, Best] = {}
 
     def sampling_alone(self) -> Generator[Question, Answer, None]:
-        """Votes until more of them can no longer change how far the picked class is answered."""
+        """Votes until it is known about how far the picked class is answered, so that what is below may be asked."""
         yield from self.poll.more()
-        while not (self.poll.exhausted or self._answers_enough()):
+        while not (self.poll.exhausted or self._known()):
             yield from self.poll.more()
 
-    def sampling_with(self, below: Certificate) -> Generator[Question, Answer, None]:
-        """Votes until more of them can no longer change what is asked, given what is certified below."""
-        while not (self.poll.exhausted or self._settled(below)):
-            yield from self.poll.more()
+    def _known(self) -> bool:
+        if len(self.sampling.targets) > 1:
+            # The further its own answer is known, the fewer of these radii are asked about below.
+            answer = self.answer
+            return self.sampling.beyond(0.0, None).enough(answer, self._possible(answer), self.level.rule.sigma)
+        foreseen = self.foreseen
+        return sum(self.poll.counts) >= LITTLE * self.n or self._enough(foreseen, self._possible(foreseen))
 
-    def _answers_enough(self) -> bool:
-        answer = self.answer
-        return self._enough(answer, self._possible(answer))
-
-    def _settled(self, below: Certificate) -> bool:
-        label, own = self.label(below), self.own(below)
+    def settled(self, below: Certificate | None, furthest: float) -> bool:
+        """Whether more votes can no longer change what is asked; what was not asked may certify up to `furthest`."""
+        if self.poll.exhausted and below is not None:
+            return True
+        label = self.first if below is None else self.label(below)
+        own = furthest if below is None else self.own(below)
         possible = max(self.possible_answer, min(self.possible_exclusion(label), own))
         return self._enough(self.proved(below), possible)
 
     def needs(self, furthest: float) -> bool:
-        """Whether a certificate below of up to `furthest` may prove more than the level alone."""
+        """Whether a certificate below of up to `furthest` may prove more than the level is foreseen to do alone."""
         left = min(self.possible_exclusion(self.first), furthest)
-        return left > self.answer and not self._enough(self.answer, max(self.possible_answer, left))
+        alone = self.foreseen
+        return left > alone and not self._enough(alone, left)
 
     @property
     def first(self) -> int:
@@ -144,6 +148,14 @@ class Tally:
     def exclusion(self, label: int | None) -> float:
         """The exclusion radius by now."""
         return self.level.excludes(self.upper(label))
+
+    @property
+    def foreseen(self) -> float:
+        """The answer radius that all samples will prove at least, most likely."""
+        if self.poll.exhausted or self.picked is None:
+            return self.answer
+        worst = pessimistic_count(self.poll.counts[self.picked], sum(self.poll.counts), self.n, self.sampling.futility)
+        return max(self.answer, self.level.answers(table.lower(worst, self.n, self._lower.schedule[-1].level)))
 
     @property
     def possible_answer(self) -> float:

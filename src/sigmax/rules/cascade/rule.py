@@ -84,7 +84,7 @@ class CascadeRule:
 
     def certifying(self, *, n0: int, n: int, alpha: float, sampling: Sampling = FIXED) -> Procedure[Certificate]:
         """Votes of a level, then what is below it, then more votes: each only as far as they can matter."""
-        return _Certifying(self, n0, n, alpha).below(0, sampling, inf)
+        return _Certifying(self, n0, n, alpha, sampling).below(0, sampling.in_looks(n), inf)
 
     def predicting(self, *, n: int, alpha: float) -> Procedure[Prediction]:
         """The class that the cascade answers at the input itself."""
@@ -100,8 +100,9 @@ class CascadeRule:
         """Raise unless n unanimous samples would certify at every level and at the last."""
         check_samples(alpha, n0=n0, n=n)
         *shares, last = self.alpha_split(alpha)
+        own = sampling.in_looks(n)
         for j, share in enumerate(shares):
-            spent = sampling.last_level(n, Payment.of(share, picked=True).answer)
+            spent = own.last_level(n, Payment.of(share, picked=True).answer)
             threshold = self.level(j).threshold
             if bounds.lower(n, n, spent) <= threshold:
                 fewest = floor(log(spent) / log(threshold) * (1 + 1e-9)) + 1
@@ -110,9 +111,9 @@ class CascadeRule:
                     f"{share:.3g} of alpha={alpha:g}, even if all agree; use n >= {fewest} or a larger alpha"
                 )
             # What is below is asked only as far as this level excludes others, and so may claim that early.
-            sampling = sampling.capped(sys.float_info.max)
+            own = own.capped(sys.float_info.max)
         with naming_part(LAST, last, alpha):
-            self.last.check_certify(n0=n0, n=n, alpha=last, sampling=sampling)
+            self.last.check_certify(n0=n0, n=n, alpha=last, sampling=self.of_last(sampling, own))
 
     def check_predict(self, *, n: int, alpha: float) -> None:
         """Raise unless n unanimous samples would predict at every level and at the last."""
@@ -127,7 +128,7 @@ class CascadeRule:
 
     def largest_radius(self, *, n: int, alpha: float, sampling: Sampling = FIXED) -> float:
         """What n unanimous samples prove, at the level where that is most."""
-        return self.largest_below(0, self.alpha_split(alpha), n=n, sampling=sampling)
+        return self.largest_below(0, self.alpha_split(alpha), n=n, sampling=sampling.in_looks(n))
 
     def largest_below(self, j: int, shares: Sequence[float], *, n: int, sampling: Sampling) -> float:
         """The same of level j and what is below it."""
@@ -138,6 +139,10 @@ class CascadeRule:
         answer = table.lower(n, n, sampling.last_level(n, picked.answer))
         excluded = table.upper(0, n, sampling.last_level(n, deferred.rivals))
         return max(self.level(j).answers(answer), min(self.level(j).excludes(excluded), furthest))
+
+    def of_last(self, asked: Sampling, own: Sampling) -> Sampling:
+        """How the last is sampled beside levels sampled as `own`; one of several parts is sampled fixed where asked."""
+        return own if isinstance(self.last, SmoothedRule) or asked.kind == "adaptive" else asked
 
     def describe(self) -> Mapping[str, Any]:
         """The rule as plain data; levels in the order they are tried."""
@@ -154,15 +159,16 @@ class CascadeRule:
 class _Certifying:
     """One certification, level by level from the first."""
 
-    def __init__(self, rule: CascadeRule, n0: int, n: int, alpha: float) -> None:
-        self.rule, self.n0, self.n, self.alpha = rule, n0, n, alpha
+    def __init__(self, rule: CascadeRule, n0: int, n: int, alpha: float, asked: Sampling) -> None:
+        self.rule, self.n0, self.n, self.alpha, self.asked = rule, n0, n, alpha, asked
         self.shares = rule.alpha_split(alpha)
 
     def below(self, j: int, sampling: Sampling, cap: float) -> Procedure[Certificate]:
         """The certificate of the cascade from level j on, or of its last; radii beyond `cap` are of no use."""
         if j < len(self.rule.levels):
             return self._level(j, sampling, cap)
-        last = self.rule.last.certifying(n0=self.n0, n=self.n, alpha=self.shares[-1], sampling=sampling)
+        own = self.rule.of_last(self.asked, sampling)
+        last = self.rule.last.certifying(n0=self.n0, n=self.n, alpha=self.shares[-1], sampling=own)
         return within(LAST, last)
 
     def _level(self, j: int, sampling: Sampling, cap: float) -> Procedure[Certificate]:
@@ -170,17 +176,35 @@ class _Certifying:
         request = VoteRequest(level.part, Role.SELECTION, level.rule.columns, level.rule.noise, self.n0)
         picks = yield from votes(request)
         picked = level.picked(picks)
+        if not sampling.wants(picked):
+            return self._of_no_use(j, level, picks)
         # A level that is to defer has shown enough once it excludes others as far as what is below reaches.
         own = sampling if picked is not None else sampling.capped(sys.float_info.max)
         tally = Tally(level, picked, n=n, alpha=self.shares[j], sampling=own)
-        furthest = self.rule.largest_below(j + 1, self.shares, n=n, sampling=sampling)
-        yield from tally.sampling_alone()
+        furthest = min(self.rule.largest_below(j + 1, self.shares, n=n, sampling=sampling), cap)
         found: Certificate | None = None
-        if tally.needs(min(furthest, cap)):
-            reach = min(tally.possible_exclusion(tally.first), cap)
-            found = yield from self.below(j + 1, sampling.capped(reach), reach)
-            yield from tally.sampling_with(found)
+        yield from tally.sampling_alone()
+        while not tally.settled(found, furthest):
+            if found is None and tally.needs(furthest):
+                reach = min(tally.possible_exclusion(tally.first), cap)
+                found = yield from self.below(j + 1, self._of_use(tally, sampling, reach), reach)
+            elif tally.poll.exhausted:
+                break
+            else:
+                yield from tally.poll.more()
         return self._concluded(j, tally, picks, found)
+
+    def _of_use(self, tally: Tally, sampling: Sampling, reach: float) -> Sampling:
+        """What is asked below: the class picked here, beyond what is proved or foreseen without it."""
+        wanted = sampling.wanted if tally.picked is None else tally.picked
+        return sampling.capped(reach).beyond(max(sampling.floor, tally.foreseen), wanted)
+
+    def _of_no_use(self, j: int, level: Level, picks: Counts) -> Certificate:
+        """The level is to answer another class than the one wanted above it: no more samples, and no claim."""
+        part = level.part
+        selection = Stage(part, Role.SELECTION, level.rule.sigma, picks, sum(picks))
+        ledger, stop = tuple(self._ledger(j)), Outcome.FUTILITY_STOP
+        return Certificate(None, 0.0, stop, self.alpha, (selection,), ledger, part, selection.name)
 
     def _concluded(self, j: int, tally: Tally, picks: Counts, found: Certificate | None) -> Certificate:
         label, proved = tally.label(found), tally.proved(found)
@@ -212,7 +236,8 @@ class _Certifying:
 
     def _why_not(self, tally: Tally, found: Certificate | None) -> Outcome:
         if tally.picked is None and found is not None and found.predicted is None:
-            return found.outcome
+            fixed = self.asked.kind == "fixed" and found.outcome is Outcome.FUTILITY_STOP
+            return Outcome.TOO_CLOSE if fixed else found.outcome
         futile = tally.sampling.targets and not tally.poll.exhausted
         return Outcome.FUTILITY_STOP if futile else Outcome.LEVEL_UNDECIDED
 

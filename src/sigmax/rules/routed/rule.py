@@ -78,6 +78,7 @@ class DualRule:
     def certifying(self, *, n0: int, n: int, alpha: float, sampling: Sampling = FIXED) -> Procedure[Certificate]:
         """The certificate of the routed classifier by the rule chosen."""
         split = self.alpha_split(alpha)
+        sampling = sampling.beyond(0.0, None)  # a part may be of use to the others below the floor of the whole
         task = certifying.Task(self.router, self.experts, split, n0, n, alpha, sampling, self.sharing)
         return certifying.consensus(task) if self.rule == "consensus" else certifying.minimum(task)
 

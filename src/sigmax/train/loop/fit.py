@@ -64,8 +64,9 @@ def fit(
 ) -> EpochReport:
     """Train the model in place, to the end, and return the last epoch's report. The model is left in eval mode.
 
-    Goes on from `partial` where that exists; the caller removes it once the result is safe. torch's global
-    generator is used, for layers that sample from it, and put back afterwards.
+    Goes on from `partial` where that exists; the caller removes it once the result is safe. A run that is interrupted
+    or fails keeps the last epoch that it finished. torch's global generator is used, for layers that sample from it,
+    and put back afterwards.
 
     `validate` gets the model after every epoch; what it finds becomes the report's `validation`. Its random
     numbers must come from torch's global generator, which is seeded for it, or from one it seeds by the epoch.
@@ -86,6 +87,8 @@ def fit(
             progress.rewrite(file, run.reports)
             if on_resume is not None:
                 on_resume(tuple(run.reports))
+        if team.leads:
+            stack.callback(partial.keep_held)  # however it ends: Ctrl-C and SIGTERM lose only the epoch they are in
         while len(run.reports) < settings.epochs:
             report = run.epoch(on_step)
             if watched and hasattr(on_step, "note"):

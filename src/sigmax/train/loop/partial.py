@@ -1,5 +1,6 @@
 """The state of an unfinished run, on disk after an epoch, and refused by any other run."""
 
+import copy
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -27,18 +28,27 @@ class Partial:
     path: Path
     plan: Mapping[str, Any]
     _cost: list[float] = field(default_factory=lambda: [0.0, 0.0], compare=False)  # of the last, and when it ended
+    _held: list[Mapping[str, Any]] = field(default_factory=list, compare=False)  # of an epoch since, in memory
 
     def keep(self, state: Callable[[], Mapping[str, Any]], *, last: bool) -> None:
         """Keep the state after an epoch, unless writing would take too much of the time; the last is always kept.
 
-        On a fast GPU an epoch may take no longer than writing down what it led to.
+        On a fast GPU an epoch may take no longer than writing down what it led to. What is not written is held in
+        memory, for `keep_held`.
         """
         seconds, ended = self._cost
+        self._held.clear()
         if not last and seconds > QUICK and perf_counter() - ended < seconds / SHARE:
+            self._held.append(_copied(state()))
             return
         begun = perf_counter()
         self.save(state())
         self._cost[:] = perf_counter() - begun, perf_counter()
+
+    def keep_held(self) -> None:
+        """Keep the state that is only held, if one is: the run ends before its next epoch does."""
+        if self._held:
+            self.save(self._held.pop())
 
     def save(self, state: Mapping[str, Any]) -> None:
         """Keep this state, of tensors and plain values, in place of the last."""
@@ -67,3 +77,14 @@ class Partial:
     def remove(self) -> None:
         """Forget the state: the run is finished."""
         self.path.unlink(missing_ok=True)
+
+
+def _copied(state: Any) -> Any:
+    """The state as it is now, in the memory of the CPU: the run changes its tensors in place."""
+    if isinstance(state, torch.Tensor):
+        return state.detach().to("cpu", copy=True)
+    if isinstance(state, dict):
+        copied = copy.copy(state)  # of its own kind: those of modules also hold the versions of their layers
+        copied.update({key: _copied(value) for key, value in state.items()})
+        return copied
+    return [_copied(value) for value in state] if isinstance(state, list) else state

@@ -16,7 +16,7 @@ from sigmax.train.methods.registry import on_cifar10, register
 
 @register(summary="Cross-entropy on noisy images.", presets=on_cifar10())
 @options
-class Gaussian(Method):
+class GaussianTraining(Method):
     """Cross-entropy on inputs with noise of standard deviation `sigma`, in pixels; 0 trains without noise."""
 
     name: ClassVar[str] = "gaussian"

@@ -1,4 +1,4 @@
-"""The radius under changing noise once more, by a Renyi divergence: simpler, smaller, a check of the other."""
+"""An oracle: the radius under changing noise by a Renyi divergence, simpler and smaller than the library's."""
 
 # P0 = N(0, I) at the input, P1 = N(r, s^2 I) at the adversary, r the distance in units of sigma_0; A, B = 1 - A
 # bounds of p_A and of the rest; a the order of the divergence; eps = 1/s^2 - 1; u = 2^-53
@@ -13,7 +13,7 @@ from sigmax.radius.elastic.semi_elastic import check_dim
 from sigmax.radius.gaussian import gaussian
 from sigmax.radius.normal import EPS
 
-_ORDERS = np.concatenate([np.geomspace(1e-3, 0.99, 60), 1 + np.geomspace(1e-2, 1e4, 140)])
+ORDERS = np.concatenate([np.geomspace(1e-3, 0.99, 60), 1 + np.geomspace(1e-2, 1e4, 140)])
 _STEPS = 60  # halvings of the radius' range
 
 
@@ -58,8 +58,8 @@ def _last(certified: Callable[[float], bool], most: float) -> float:
 
 def _keeps(r: float, s: float, lower: float, dim: int) -> bool:
     """Whether some order proves that A keeps its majority at distance r."""
-    finite = _ORDERS * (s * s - 1) < (1 - 1e-9) * s * s  # the divergence of these orders
-    a = _ORDERS[finite]
+    finite = ORDERS * (s * s - 1) < (1 - 1e-9) * s * s  # the divergence of these orders
+    a = ORDERS[finite]
     eps = (1 - s) * (1 + s) / (s * s)
     inner, outer = np.log1p(a * eps), a * np.log1p(eps)
     divergence = a * r * r / (2 * s * s * (1 + a * eps)) + dim / 2 * (inner - outer) / (1 - a)

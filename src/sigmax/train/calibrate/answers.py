@@ -1,0 +1,125 @@
+"""What a network answers to noisy copies of held-out images: asked once, kept, and counted for any threshold."""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from sigmax.data import Dataset
+from sigmax.engine.voter import voting
+from sigmax.errors import RequestError
+from sigmax.files import written_whole
+from sigmax.models.selective import Selective
+from sigmax.progress import Watch, silent
+from sigmax.radius.noise import described
+from sigmax.request import refuse_other
+from sigmax.schemes.smoothed import Smoothed
+from sigmax.systems.networks import fingerprint_of
+from sigmax.train.loop.quick_check import noisy_answers
+from sigmax.train.loop.stored import on_device
+
+ADVICE = "Delete it to ask the network again, or choose another place"
+
+Ints = NDArray[np.int64]
+
+
+class Answers(NamedTuple):
+    """What a network answers to noisy copies of each image, (images, samples)."""
+
+    top: NDArray[np.integer[Any]]  # the class with the largest logit
+    confidence: NDArray[np.float32]  # its softmax
+
+    def counts(self, classes: int, confidence: float = 0.0) -> Ints:
+        """(images, classes) how often each class is answered with at least this confidence."""
+        images = len(self.top)
+        cells = np.arange(images)[:, None] * classes + self.top
+        found = np.bincount(cells[self.confidence >= confidence], minlength=images * classes)
+        return found.reshape(images, classes).astype(np.int64, copy=False)
+
+
+def network_of(level: Smoothed) -> Any:
+    """The model that a level's confidence is taken from."""
+    model = level.voters["base"].model
+    return model.model if isinstance(model, Selective) else model
+
+
+def answers_of(part: Smoothed, images: Dataset, *, samples: int, seed: int, watch: Watch = silent) -> Answers:
+    """What the network of a level answers to noisy copies of the images, in the arithmetic in which it votes.
+
+    `watch(done, total)` counts noisy copies.
+    """
+    voter, network = part.voters["base"], network_of(part)
+    pixels = on_device(images, voter.device)
+    generator = torch.Generator(voter.device).manual_seed(seed)
+    found, done, total = [], 0, len(images) * samples
+    watch(0, total)
+    with voting([voter]), _arithmetic(voter.device, voter.dtype):
+        for _, logits in noisy_answers(network, pixels, part.sigma, samples=samples, generator=generator):
+            largest = logits.float().softmax(dim=1).max(dim=1)
+            found.append((largest.indices.cpu(), largest.values.cpu()))
+            done += len(logits)
+            watch(done, total)
+    top, confidence = (torch.cat(columns).view(len(images), samples).numpy() for columns in zip(*found, strict=True))
+    return Answers(top.astype(np.min_scalar_type(part.classes - 1)), confidence)
+
+
+def kept_answers(
+    path: Path | None, part: Smoothed, images: Dataset, *, samples: int, seed: int, watch: Watch = silent
+) -> Answers:
+    """The same from the file; where there is none the network is asked, and its answers are kept there.
+
+    Those of another request are refused with what differs. Without a path nothing is kept.
+    """
+    if path is None:
+        return answers_of(part, images, samples=samples, seed=seed, watch=watch)
+    request = _request(part, images, samples=samples, seed=seed)
+    if path.is_file():
+        return read_answers(path, request)
+    found = answers_of(part, images, samples=samples, seed=seed, watch=watch)
+    text = np.array(json.dumps(request))
+    with written_whole(path) as draft, draft.open("wb") as file:
+        np.savez_compressed(file, allow_pickle=False, request=text, top=found.top, confidence=found.confidence)
+    return found
+
+
+def read_answers(path: Path, request: Mapping[str, Any]) -> Answers:
+    """The answers in a file; those of another request are refused with what differs."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            there = dict(json.loads(str(file["request"])))
+            refuse_other(there, request, f"{path} holds what a network answered to another request", ADVICE)
+            found = Answers(file["top"], file["confidence"])
+    except RequestError:
+        raise
+    except Exception as error:  # a damaged file can fail in any way at all; the advice is the same
+        raise RequestError(f"{path} is damaged ({error!r:.200}); delete it to ask the network again") from error
+    return found
+
+
+def _request(part: Smoothed, images: Dataset, *, samples: int, seed: int) -> dict[str, Any]:
+    """All that the answers depend on."""
+    said = {
+        "network": fingerprint_of("base", network_of(part)),
+        **described(part.noise),
+        "classes": part.classes,
+        "images": images.fingerprint,
+        "samples": samples,
+        "seed": seed,
+        "dtype": str(part.voters["base"].dtype),
+    }
+    plain: dict[str, Any] = json.loads(json.dumps(said))
+    return plain
+
+
+@contextmanager
+def _arithmetic(device: torch.device, dtype: torch.dtype) -> Iterator[None]:
+    if dtype == torch.float32:
+        yield
+    else:
+        with torch.autocast(device.type, dtype):
+            yield

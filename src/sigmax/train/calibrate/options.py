@@ -1,0 +1,79 @@
+"""What thresholds are chosen for."""
+
+# A accuracies at the radii in %; P published ones; E the envelope: the best network alone at each radius; w weights
+
+from typing import Annotated, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import model_validator
+
+from sigmax.config.validation import Count, Options, Weight, about
+from sigmax.errors import RequestError, RunError
+
+Floats = NDArray[np.float64]
+
+
+class CalibrateOptions(Options):
+    """What the confidence thresholds of a cascade are chosen for."""
+
+    objective: Annotated[
+        Literal["least-lead", "least-ratio", "mean"],
+        about(
+            "`least-lead` over the `published` accuracies, `least-ratio` to the best of the networks alone at each "
+            "radius, or the `mean` accuracy over the radii"
+        ),
+    ] = "mean"
+    published: Annotated[
+        tuple[float, ...], about("least-lead: certified accuracy in % to be above, at each of the radii")
+    ] = ()
+    weights: Annotated[tuple[Weight, ...], about("mean: what each of the radii counts; none: all alike")] = ()
+    radii: Annotated[tuple[Weight, ...], about("radii at which certified accuracy counts")] = tuple(
+        0.25 * i for i in range(11)
+    )
+    samples: Annotated[Count, about("noisy copies of each held-out image, for every network")] = 512
+
+    @model_validator(mode="after")
+    def _fits(self) -> "CalibrateOptions":
+        if not self.radii:
+            raise RequestError("radii must name at least one radius")
+        for name, objective in (("published", "least-lead"), ("weights", "mean")):
+            if getattr(self, name) and self.objective != objective:
+                raise RequestError(f"{name} are for objective = '{objective}'; leave them out, or set it")
+        if self.objective == "least-lead" and len(self.published) != len(self.radii):
+            raise RequestError(
+                f"published must hold one accuracy for each of the {len(self.radii)} radii; got {len(self.published)}"
+            )
+        if self.weights and len(self.weights) != len(self.radii):
+            raise RequestError(
+                f"weights must hold one number for each of the {len(self.radii)} radii; got {len(self.weights)}"
+            )
+        if self.weights and not any(self.weights):
+            raise RequestError("weights must not all be 0: no radius would count")
+        return self
+
+    def worth(self, accuracy: Floats, envelope: Floats) -> tuple[float, float]:
+        """How good accuracies are; what comes second decides between equals.
+
+        least-lead:   min_r A - P, then the mean
+        least-ratio:  min_r A / E over the radii where E > 0, then the mean
+        mean:         sum_r w A / sum_r w, then the least A
+        """
+        if self.objective == "mean":
+            return float(np.average(accuracy, weights=self.weights or None)), float(accuracy.min())
+        if self.objective == "least-lead":
+            leads = accuracy - np.asarray(self.published)
+            return float(leads.min()), float(leads.mean())
+        ratio = ratios(accuracy, envelope)
+        return float(np.nanmin(ratio)), float(np.nanmean(ratio))
+
+
+def ratios(accuracy: Floats, envelope: Floats) -> Floats:
+    """A / E at each radius, NaN where no network alone certifies anything."""
+    if not envelope.any():
+        raise RunError(
+            "at none of the radii do the networks certify one of the held-out images, so there is no ratio; choose "
+            "smaller radii or better networks"
+        )
+    found: Floats = np.divide(accuracy, envelope, out=np.full_like(accuracy, np.nan), where=envelope > 0)
+    return found
