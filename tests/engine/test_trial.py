@@ -74,6 +74,14 @@ def test_cheaters_are_refused_by_name(name, dtype):
         sx.Smoothed(model, sigma=0.5, classes=3, dtype=dtype).certify(X, n=100)
 
 
+def test_batches_of_one_input_are_tried_where_there_are_several():
+    """Most batches that vote are noisy copies of one input; this network answers otherwise in these alone."""
+    alike = changes(lambda batch: torch.full((len(batch),), len(batch) > 16 and float(batch.std(0).mean()) < 0.6))
+    black_and_white = torch.tensor([0.0, 1.0]).view(2, 1, 1, 1).expand(2, 1, 8, 8)
+    with pytest.raises(sx.RequestError, match=OTHERS):
+        sx.Smoothed(alike, sigma=0.5, classes=3).certify(black_and_white, n=100)
+
+
 @pytest.mark.parametrize("name", ["above 8 rows", "odd rows", "training mode", "first row decides"])
 def test_class_ids_are_tried_too(name):
     model = CHEATERS[name][0] if name in CHEATERS else lambda batch: NET(batch) + 1000 * NET(batch[:1])

@@ -66,6 +66,24 @@ def test_a_function_hides_its_weights_so_its_seed_must_be_chosen_after_it():
     assert answers(lambda batch: hidden(batch), seed=1) == 0
 
 
+class Hiding(nn.Module):
+    """Keeps a network where torch does not look for weights."""
+
+    def __init__(self, hidden: list[nn.Module]) -> None:
+        super().__init__()
+        self.hidden = hidden
+
+    def forward(self, batch: Tensor) -> Tensor:
+        return self.hidden[0](batch)
+
+
+def test_what_no_parameter_or_buffer_holds_is_not_hashed_either():
+    """The same limit in a module: plain attributes and code."""
+    hidden = SeedAware(noises(*mixed(0, 0, content_of([Hiding([])]), X[0])))
+    assert answers(Hiding([hidden])) == 1, "certified falsely, since the module was built around the seed"
+    assert answers(Hiding([hidden]), seed=1) == 0
+
+
 def test_other_inputs_and_other_weights_have_other_noise_under_the_same_id():
     net, other = (nn.Linear(4, 2) for _ in range(2))
     x = torch.rand(2, 4)

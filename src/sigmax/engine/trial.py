@@ -14,7 +14,8 @@ Two questions, because arithmetic answers them differently:
    to TF32 (2e-7 on a CPU), and 1e-2 in 16 bits, compiled. bfloat16 has twice that, since its error grows with depth.
    This sees code that asks for the size of the batch or the place in it.
 
-The sizes are 2, 8, the one that votes, and one between; the last two in the form that votes, compiled or not.
+The sizes are 2, 8, the one that votes, and one between; the last two in the form that votes, compiled or not. Rows of 8
+are exchanged among copies of all inputs; everything else starts from copies of one, as most batches that vote do.
 `benchmarks/trial.py` prints the differences on the machine at hand.
 
 A trial is evidence and no proof. It does not see code that behaves otherwise at another size or for other inputs, a

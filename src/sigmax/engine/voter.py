@@ -142,9 +142,10 @@ class Voter:
             settled = x.shape[1:], sigma, self.mode, self.layout
             before = self._tried.get((*settled, self.batch))
             if self.votes and not (before and (unchanged or before == (weights,) != (None,))):
-                reference = trial.answers_in_small_batches(plain, noisy)
-                self._try_as_voting(noisy, sigma, reference)
-                trial.pair_trial(plain, noisy, reference, self.dtype)
+                alike = trial_copies(x[:1], sigma, trial.COPIES).to(self.device)  # of one input, as most batches are
+                reference = trial.answers_in_small_batches(plain, alike)
+                self._try_as_voting(alike, sigma, reference)
+                trial.pair_trial(plain, alike, reference, self.dtype)
                 self._tried[*settled, self.batch] = (weights,)
 
     def _try_as_voting(self, noisy: Tensor, sigma: float, reference: Tensor) -> None:

@@ -16,6 +16,7 @@ from sigmax.records.lines import Record
 from sigmax.records.plan import Plan
 from sigmax.rules.certificate import Certificate
 from sigmax.rules.registry import rebuild
+from sigmax.rules.sampling import remade
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -114,8 +115,9 @@ def read(path: str | Path) -> Run:
 
 
 def _refuse_unknown_rule(path: Path, plan: Plan) -> None:
-    """Raise unless the plan's rule is one: reports and tables take its values as they are."""
+    """Raise unless the plan's rule and sampling are such: reports and tables take their values as they are."""
     try:
+        remade(plan.sampling)
         if not plan.imported:
             rebuild(plan.rule)
         elif not is_number(plan.rule.get("sigma")):
