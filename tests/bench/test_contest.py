@@ -1,5 +1,7 @@
 """The contest runs every scheme, and the reference loop casts the votes that it is described to cast."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -11,13 +13,12 @@ from sigmax.bench.reference_loop import certify
 from sigmax.models import selective
 
 X = torch.rand(3, 1, 4, 4, generator=torch.Generator().manual_seed(0))
-ASKED = Conditions(n0=10, n=100, alpha=0.01, radius=0.1, reference_inputs=1)
+ASKED = Conditions(n0=10, n=100, alpha=0.01, radius=0.1, reference_inputs=1, seconds=0.0)
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     monkeypatch.setattr(forward, "SECONDS", 0.01)
-    monkeypatch.setattr("sigmax.bench.contest.SECONDS", 0.0)
 
 
 def linear(classes=3, seed=0):
@@ -63,9 +64,8 @@ def test_every_scheme_is_measured_beside_the_reference_loop(name):
     assert all(row.inputs == 3 and row.samples_per_input > 0 and row.ratio > 0 for row in rows[1:])
 
 
-def test_a_short_contest_is_held_again_and_its_shares_of_the_ceiling_agree_with_the_votes_a_second(monkeypatch):
-    monkeypatch.setattr("sigmax.bench.contest.SECONDS", 1.0)
-    rows = list(contest(smoothed(), smoothed(), X, ASKED))
+def test_a_short_contest_is_held_again_and_its_shares_of_the_ceiling_agree_with_the_votes_a_second():
+    rows = list(contest(smoothed(), smoothed(), X, replace(ASKED, seconds=1.0)))
     names = [row.contender for row in rows]
     first, last = rows[: len(rows) // 2], rows[len(rows) // 2 :]
     assert names[: len(first)] == names[len(first) :]

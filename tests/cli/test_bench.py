@@ -14,7 +14,7 @@ def changes(*keys):
     return [word for key in keys for word in ("--set", key)]
 
 
-FEW = changes("inputs=2", "reference_inputs=1", "n0=10")
+FEW = changes("inputs=2", "reference_inputs=1", "n0=10", "seconds=0.1")
 
 
 def bench(*words):
@@ -25,7 +25,9 @@ def bench(*words):
 @pytest.mark.slow
 def test_a_network_trained_on_digits_is_measured(tmp_path):
     out = tmp_path / "figures" / "bench.json"
-    said = bench("--n", "500", "--out", str(out), *changes("inputs=8", "reference_inputs=1", "radius=0.25"))
+    said = bench(
+        "--n", "500", "--out", str(out), *changes("inputs=8", "reference_inputs=1", "radius=0.25", "seconds=3")
+    )
     figures = json.loads(out.read_text())
     rows = {row["contender"]: row for row in figures["rows"]}
     assert list(rows) == [

@@ -130,6 +130,6 @@ def test_pictures_are_fitted_wherever_they_are_read(trained, system, pictures, t
     assert done.returncode == 0, done.stderr
     assert sx.load(tmp_path / "elastic").rule.dim == 64
     shutil.rmtree(tmp_path / "elastic")
-    few = ("--set", "image_size=8", "--set", "inputs=1", "--set", "reference_inputs=1")
+    few = ("--set", "image_size=8", "--set", "inputs=1", "--set", "reference_inputs=1", "--set", "seconds=0.1")
     bench = ("bench", system, "--data", pictures, *few, "--n", 200)
     assert sigmax(*bench).returncode == 0

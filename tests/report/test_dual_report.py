@@ -95,7 +95,7 @@ def test_a_whole_report(digits_runs: Runs, tmp_path: Path) -> None:
         "* outcomes: certified ",
         f"| {ORACLE} | 0.1, 0.2, 0.4 | 500 | 0.001 | 40 | ",
         "* oracle and envelope are not certificates",
-        "batch router/base 512 expert-0/base 512",
+        "batch router/base 1024 expert-0/base 1024",
     ):
         assert fact in page
     assert "{" not in page

@@ -31,7 +31,6 @@ from sigmax.version import __version__
 USUAL_RADII = tuple(0.25 * i for i in range(11))
 TOLERANCE = 0.2
 WARM_UP = 2  # inputs each contender certifies before the clock runs
-SECONDS = 10.0  # that turns are taken for, at least
 
 
 @dataclass(frozen=True)
@@ -84,6 +83,7 @@ class Conditions:
     alpha: float
     radius: float  # the one radius that adaptive sampling is asked about
     reference_inputs: int  # the reference loop is slow and its speed the same for every input, so it gets fewer
+    seconds: float  # a contest that is over sooner is held again, for so long
 
 
 def contest(scheme: Scheme, rival: Scheme, x: Tensor, asked: Conditions) -> Iterator[Row]:
@@ -100,8 +100,8 @@ def contest(scheme: Scheme, rival: Scheme, x: Tensor, asked: Conditions) -> Iter
     for name, run in work.items():
         turns[name] = run()
         yield _row(name, turns, costs)
-    again = time.perf_counter() - begun < SECONDS
-    while time.perf_counter() - begun < SECONDS:
+    again = time.perf_counter() - begun < asked.seconds
+    while time.perf_counter() - begun < asked.seconds:
         costs.append(forward_seconds(scheme, x))
         for name, run in work.items():
             turns[name].seconds += run().seconds

@@ -41,6 +41,7 @@ class BenchKeys(Options):
     n0: Annotated[Count, about("samples that pick the class")] = 100
     alpha: Annotated[Positive, about("chance that a certificate is wrong")] = 1e-3
     radius: Annotated[Positive, about("the one radius that adaptive sampling is asked about")] = 0.5
+    seconds: Annotated[Positive, about("contenders that are done sooner take turns for so long; medians count")] = 10.0
 
 
 def bench(
@@ -74,7 +75,7 @@ def bench(
     asked = with_changes(BenchKeys(), changes or [])
     how = {"device": device, "dtype": dtype, "batch": batch, "compile": compile_}
     scheme, rival, x, what = _contenders(system, data, network, asked, how)
-    question = Conditions(asked.n0, n, asked.alpha, asked.radius, asked.reference_inputs)
+    question = Conditions(asked.n0, n, asked.alpha, asked.radius, asked.reference_inputs, asked.seconds)
     scheme.check_question(n0=asked.n0, n=n, alpha=asked.alpha)
     scheme.check(x)
     say(f"{what}: {len(x)} inputs of {'x'.join(map(str, x.shape[1:]))}, n0={asked.n0}, n={n:,}, alpha={asked.alpha:g}")
