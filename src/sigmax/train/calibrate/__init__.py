@@ -11,6 +11,7 @@ networks answer to noisy copies of the held-out images is asked once; estimates 
 from sigmax.train.calibrate.answers import Answers, answers_of, kept_answers
 from sigmax.train.calibrate.calibrate import calibrate, chosen, estimated, with_confidence
 from sigmax.train.calibrate.estimate import Estimate
+from sigmax.train.calibrate.frontier import Frontier, frontier, write_frontier
 from sigmax.train.calibrate.options import CalibrateOptions
 from sigmax.train.calibrate.thresholds import Calibrated, read_thresholds, write_thresholds
 
@@ -19,12 +20,15 @@ __all__ = [
     "CalibrateOptions",
     "Calibrated",
     "Estimate",
+    "Frontier",
     "answers_of",
     "calibrate",
     "chosen",
     "estimated",
+    "frontier",
     "kept_answers",
     "read_thresholds",
     "with_confidence",
+    "write_frontier",
     "write_thresholds",
 ]
