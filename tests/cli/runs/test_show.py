@@ -1,8 +1,11 @@
 """`sigmax show`: systems and runs in words, and one certificate explained."""
 
+import re
+
 import torch
 
 import sigmax as sx
+from sigmax import models
 from sigmax.cli.runs.inputs import FULL, HEADER, line
 from sigmax.records.lines import Record
 from sigmax.records.rounding import down, share_down
@@ -102,6 +105,18 @@ def test_what_cannot_be_shown(system, tmp_path, sigmax):
         refused = sigmax("show", *words)
         assert refused.returncode == 2
         assert message in refused.stderr
+
+
+def test_votes_of_a_router_name_the_expert_and_its_noise(tmp_path, sigmax):
+    def voter(sigma, classes):
+        network = models.create(models.Description(architecture="small-cnn", classes=classes, input_shape=(1, 8, 8)))
+        return sx.Smoothed(network, sigma=sigma, classes=classes)
+
+    dual = sx.Dual(voter(0.5, 2), [voter(0.25, 10), voter(0.5, 10)])
+    sx.certify_run(dual, "digits", tmp_path / "run.jsonl", n=200, maximum=1)
+    shown = sigmax("show", tmp_path / "run.jsonl", "--index", 0).stdout
+    assert re.search(r"^  expert [01] \(sigma 0\.(25|5)\) +[^a-z]+%", shown, re.MULTILINE), shown
+    assert all(len(text) <= 80 for text in shown.splitlines() if FULL in text)
 
 
 def test_a_cascade_shows_every_level_and_its_confidence(sigmax):

@@ -18,7 +18,7 @@ Sort = Literal["index", "radius"]
 HEADER = "  index label answer   radius    sigma  limited by           outcome"
 RADIUS = 8  # letters; of a log's that has more, six digits are shown
 STAGE = 20  # letters of the limiting stage, whose end says most
-NAME, BAR = 14, 40  # letters of a class's name, and of a bar
+NAME, BAR = 22, 38  # letters of the name of a class or a route, and of a bar: 80 a line
 MOST_CLASSES = 8  # bars of a stage; the votes of all other classes stand together
 EIGHTHS = "\u258f\u258e\u258d\u258c\u258b\u258a\u2589\u2588"  # blocks from an eighth of a letter to a whole one
 FULL = EIGHTHS[-1]
@@ -87,7 +87,7 @@ def _naming(plan: "Plan", stage: "Stage") -> Callable[[int], str]:
 
     def name(column: int) -> str:
         if routes is not None:
-            return f"route {column}, {routes[column]}" if column < len(routes) else f"route {column}"
+            return routes[column] if column < len(routes) else f"route {column}"
         if part is not None and part.defers and column == plan.rule.get("classes"):
             return "defer"
         return f"{column} {known[column]}" if column < len(known) and known[column] != str(column) else str(column)
