@@ -50,6 +50,8 @@ def test_the_recipe_passes_a_dry_run_without_its_gpu(cifar10, tmp_path, sigmax):
     assert done.returncode == 0, done.stderr
     assert "0 of 12 phases are done" in done.stdout
     assert not (tmp_path / "out").exists()
+    more = sigmax("pipeline", "run", RECIPES / "cifar10_four_levels.toml", *words)
+    assert "0 of 15 phases are done" in more.stdout, more.stderr
     for name in ("digits_dual.toml", "digits_cascade.toml"):
         digits = sigmax("pipeline", "run", RECIPES / name, "--dry-run", "--set", f"out={tmp_path / 'out'}")
         assert digits.returncode == 0, digits.stderr
@@ -71,6 +73,19 @@ def test_the_recipe_scaled_down_runs_to_its_end(small_cascade):
     assert len(runs) == 4
     assert all(verify(run.path).holds for run in runs)
     assert repr(sx.load(out / "systems" / "cascade")) == "Cascade(sigma 0.86 / 0.52, last 0.33, 10 classes)"
+
+
+@pytest.mark.slow
+def test_the_recipe_of_four_levels_scaled_down_runs_and_is_calibrated_again_by_the_same_answers(cifar10, tmp_path):
+    changes = [f"data.source=cifar10:{cifar10}", f"out={tmp_path}", *SMALL, "experts.epochs=1", "certify.experts=false"]
+    recipe, bars = RECIPES / "cifar10_four_levels.toml", Bars()
+    (run,) = Pipeline(PipelineConfig.read(recipe, changes)).run(Bars())
+    assert verify(run.path).holds
+    assert repr(sx.load(tmp_path / "systems" / "cascade")) == "Cascade(sigma 0.86 / 0.52 / 0.33, last 0.15, 10 classes)"
+    weights = f"calibrate.weights={[1.0] + [0.0] * 10}"
+    again = [*changes, "calibrate.published=", "calibrate.objective=mean", weights]
+    Pipeline(PipelineConfig.read(recipe, again)).run(bars)
+    assert bars.asked == ["calibrate", "build cascade", "certify cascade"]
 
 
 def test_the_comparison_scaled_down_runs_on_the_networks_of_the_cascade(
