@@ -26,7 +26,7 @@ def bench(*words):
 def test_a_network_trained_on_digits_is_measured(tmp_path):
     out = tmp_path / "figures" / "bench.json"
     said = bench(
-        "--n", "500", "--out", str(out), *changes("inputs=8", "reference_inputs=1", "radius=0.25", "seconds=3")
+        "--n", "500", "--out", str(out), *changes("inputs=8", "reference_inputs=1", "radius=0.25", "seconds=1")
     )
     figures = json.loads(out.read_text())
     rows = {row["contender"]: row for row in figures["rows"]}

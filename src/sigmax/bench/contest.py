@@ -1,8 +1,7 @@
 """The contest: one system, the same images, n and alpha; votes, seconds and share of the ceiling of each.
 
 The ceiling is what the system's networks reach when nothing but their forward passes run, as the engine runs them.
-A contest that is over soon is held again and again, the contenders by turns, and medians count: a machine that is slow
-for a moment is slow for all of them.
+What is done soon is done again, and the median counts.
 """
 
 import platform
@@ -50,7 +49,7 @@ class Row:
 
 @dataclass
 class Turns:
-    """The times that one contender took for the same work, and what came of it."""
+    """The times that one contender took for the same work, again and again, and what came of it."""
 
     inputs: int
     votes: Counter[str]  # by network
@@ -83,36 +82,29 @@ class Conditions:
     alpha: float
     radius: float  # the one radius that adaptive sampling is asked about
     reference_inputs: int  # the reference loop is slow and its speed the same for every input, so it gets fewer
-    seconds: float  # a contest that is over sooner is held again, for so long
+    seconds: float  # a contender that is done sooner does it again, for so long
 
 
 def contest(scheme: Scheme, rival: Scheme, x: Tensor, asked: Conditions) -> Iterator[Row]:
-    """One row a contender, as soon as it is known; after a short contest, which is held again, once more each.
+    """One row a contender, as soon as it is known. `rival` holds the same networks as the reference loop runs them.
 
-    `rival` holds the same networks as the reference loop runs them.
+    The loop comes first: the engine makes the C library keep memory (`keep_freed_memory`), which speeds up whatever
+    follows in the process, and those who run the loop do not have that.
     """
+    loop = _repeated(partial(_reference, rival, x[: asked.reference_inputs], asked), asked.seconds)
+    slow = median(loop.seconds) / loop.inputs
     scheme.check(x)
-    work: dict[str, Callable[[], Turns]] = {
-        "reference loop": partial(_reference, rival, x[: asked.reference_inputs], asked),
-        **{name: partial(_engine, scheme, x, asked, sampling) for name, sampling in _samplings(scheme, asked)},
-    }
-    begun, costs, turns = time.perf_counter(), [forward_seconds(scheme, x)], dict[str, Turns]()
-    for name, run in work.items():
-        turns[name] = run()
-        yield _row(name, turns, costs)
-    again = time.perf_counter() - begun < asked.seconds
-    while time.perf_counter() - begun < asked.seconds:
-        costs.append(forward_seconds(scheme, x))
-        for name, run in work.items():
-            turns[name].seconds += run().seconds
-    if again:
-        yield from (_row(name, turns, costs) for name in turns)
+    cost = forward_seconds(scheme, x)
+    yield loop.row("reference loop", slow, cost)
+    for name, sampling in _samplings(scheme, asked):
+        yield _repeated(partial(_engine, scheme, x, asked, sampling), asked.seconds).row(name, slow, cost)
 
 
-def _row(name: str, turns: Mapping[str, Turns], costs: Sequence[Mapping[str, float]]) -> Row:
-    slow = turns["reference loop"]
-    cost = {network: median(one[network] for one in costs) for network in costs[0]}
-    return turns[name].row(name, median(slow.seconds) / slow.inputs, cost)
+def _repeated(work: Callable[[], Turns], least: float) -> Turns:
+    begun, turns = time.perf_counter(), work()
+    while time.perf_counter() - begun < least:
+        turns.seconds += work().seconds
+    return turns
 
 
 def _samplings(scheme: Scheme, asked: Conditions) -> Iterator[tuple[str, Sampling]]:
