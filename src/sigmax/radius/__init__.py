@@ -10,12 +10,16 @@ from sigmax.radius.memory import Memory, settle
 from sigmax.radius.noise import Gaussian, Noise
 from sigmax.radius.routed import routed
 from sigmax.radius.smoothed import smoothed
+from sigmax.radius.splitting import Split, splitting
+from sigmax.radius.uniform import Uniform
 
 __all__ = [
     "Gaussian",
     "LevelBounds",
     "Memory",
     "Noise",
+    "Split",
+    "Uniform",
     "answer_radius",
     "cascade",
     "exclusion_radius",
@@ -30,5 +34,6 @@ __all__ = [
     "settle",
     "sharp_ratio_limits",
     "smoothed",
+    "splitting",
     "xi",
 ]

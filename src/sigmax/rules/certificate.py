@@ -74,6 +74,7 @@ class Role(StrEnum):
     ESTIMATION = "estimation"  # votes that prove a bound
     PREDICTION = "prediction"  # votes that predict without a radius
     SCORE = "score"  # one forward pass without noise
+    OFFSETS = "offsets"  # a vote at every offset of splitting noise; not a sample but all there are
     SIGMA = "sigma"  # the noise level of this input; no votes
     MEMORY = "memory"  # what earlier answers made of this one; no votes
     CLAIM = "claim"  # the noise level that another tool's log states; no votes
@@ -124,11 +125,14 @@ class Stage:
         return joined(self.part, self.role)
 
     def in_words(self) -> str:
-        """As the end of a sentence: 'expert-1's estimation (p_A >= 0.93 from 10,000 samples at sigma 0.5)'."""
+        """As the end of a sentence: 'expert-1's estimation (p_A >= 0.93 from 10,000 samples at noise 0.5)'."""
         whose = f"{self.part}'s {self.role}" if self.part else f"the {self.role}"
         if self.role is Role.SCORE:
             first, second, *_ = self.scores
             return f"{whose} (leading score {rounded_down(first)}, strongest rival {rounded_up(second)}, without noise)"
+        if self.role is Role.OFFSETS:
+            first, second = (self.counts[c] for c in leading(self.counts))
+            return f"{whose} ({first:,} votes, strongest rival {second:,}, of all {self.n:,} at noise {self.sigma:g})"
         if self.role is Role.MEMORY:
             return f"{whose} ({len(self.balls)} earlier certificates nearby)"
         if not self.counts:  # the input's own noise, or what a log states
@@ -136,7 +140,7 @@ class Stage:
         facts = [] if self.lower is None else [f"p_A >= {rounded_down(self.lower)}"]
         facts += [] if self.upper is None else [f"every other p <= {rounded_up(self.upper)}"]
         bounds = f"{', '.join(facts)} from " if facts else ""
-        return f"{whose} ({bounds}{self.n:,} samples at sigma {self.sigma:g})"
+        return f"{whose} ({bounds}{self.n:,} samples at noise {self.sigma:g})"
 
     def within(self, name: str) -> "Stage":
         """The same stage of a part of a larger scheme."""
