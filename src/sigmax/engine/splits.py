@@ -17,9 +17,14 @@ def split_copies(steps: Tensor, noise: Split, first: int, last: int) -> Tensor:
 
     A number is seen as a whole number of quarter steps, which depends on its interval alone, divided once.
     """
-    m, device = noise.offsets, steps.device
-    shifts = torch.tensor(noise.shifts(len(steps)), device=device)
-    s = (torch.arange(first, last, device=device)[:, None] + shifts) % m
+    return seen_at(steps, torch.arange(first, last, device=steps.device), noise)
+
+
+def seen_at(steps: Tensor, looks: Tensor, noise: Split) -> Tensor:
+    """Images of whole steps, (looks, numbers) or one for all, as each is seen at a look, (looks,)."""
+    m = noise.offsets
+    shifts = torch.tensor(noise.shifts(steps.shape[-1]), device=steps.device)
+    s = (looks[:, None] + shifts) % m
     below = 2 * (s + m * torch.div(steps - s - 1, m, rounding_mode="floor")) + 1  # the cut below, in half steps
     return (below.clamp_min(0) + (below + 2 * m).clamp_max(2 * noise.grid)).float().div_(4 * noise.grid)
 

@@ -38,6 +38,7 @@ from sigmax.request import refuse_other
 from sigmax.rules.cascade.rule import CascadeRule
 from sigmax.rules.smoothed import SmoothedRule
 from sigmax.schemes.cascade import Cascade
+from sigmax.schemes.scheme import Scheme
 from sigmax.schemes.smoothed import Smoothed
 from sigmax.train.loop.quick_check import noisy_answers
 from sigmax.train.loop.stored import on_device
@@ -114,22 +115,25 @@ def calibrate(
     seed: int = 0,
     watch: Watch | None = None,
 ) -> Calibrated:
-    """Choose confidence thresholds for the levels of a cascade whose last is `Smoothed`; it is left as it is.
+    """Choose confidence thresholds for the levels of a cascade over a `Smoothed` or deterministic last, left as it is.
 
     `n`, `alpha`: of the certificates to come; `seed`: of the noise here. `watch(done, total)` counts networks;
     without it a terminal or a notebook shows a bar.
     """
     rule, last = cascade.rule, cascade.last
     assert isinstance(rule, CascadeRule)
-    if not isinstance(last, Smoothed):
-        raise RequestError(f"calibration needs a cascade whose last is Smoothed; got {type(last).__name__}")
+    if not isinstance(last, Smoothed) and last.rule.is_random:
+        raise RequestError(
+            f"calibration needs a cascade whose last is Smoothed or deterministic; got {type(last).__name__}"
+        )
     labels = held_out.needed_labels("calibration")
-    parts, found = [*cascade.levels, last], list[Answers]()
+    parts, found = [*cascade.levels, *([last] if isinstance(last, Smoothed) else [])], list[Answers]()
+    known = {} if isinstance(last, Smoothed) else {"last": _certain(last, held_out, labels)}
     with shown(watch, "calibrate") as advance:
         for done, part in enumerate(parts):
             advance(done, len(parts))
             found.append(answers_of(part, held_out, samples=options.samples, seed=seed))
-        estimate = Estimate(rule, tuple(found), labels, n=n, alpha=alpha)
+        estimate = Estimate(rule, tuple(found), labels, n=n, alpha=alpha, _known=known)
         best = _climb(lambda c: options.worth(estimate.accuracy(c, options.radii)), len(rule.levels))
         advance(len(parts), len(parts))
     return Calibrated(best, tuple(estimate.accuracy(best, options.radii).tolist()))
@@ -159,11 +163,18 @@ def answers_of(part: Smoothed, images: Dataset, *, samples: int, seed: int) -> A
     generator = torch.Generator(voter.device).manual_seed(seed)
     found = []
     with voting([voter]), _arithmetic(voter.device, voter.dtype):
-        for _, logits in noisy_answers(network, pixels, part.sigma, samples=samples, generator=generator):
+        how: dict[str, Any] = {"samples": samples, "generator": generator, "noise": part.noise.name}
+        for _, logits in noisy_answers(network, pixels, part.sigma, **how):
             largest = logits.float().softmax(dim=1).max(dim=1)
             found.append((largest.indices.cpu(), largest.values.cpu()))
     top, confidence = (torch.cat(columns).view(len(images), samples).numpy() for columns in zip(*found, strict=True))
     return Answers(top, confidence)
+
+
+def _certain(last: Scheme, images: Dataset, labels: Ints) -> list[float]:
+    """How far a deterministic last certifies the true class of each image: no estimate, it is just done."""
+    found = last.certify(images.pixels(range(len(images))))
+    return [c.radius if c.predicted == label else 0.0 for c, label in zip(found, labels.tolist(), strict=True)]
 
 
 @dataclass(frozen=True)
