@@ -12,6 +12,7 @@ from sigmax import models
 from sigmax.pipeline.config import PipelineConfig
 from sigmax.pipeline.data import PipelineData
 from sigmax.pipeline.phase import Advance, Phase
+from sigmax.rules.smoothed import SmoothedRule
 from sigmax.schemes.cascade import Cascade
 from sigmax.schemes.scheme import Scheme
 from sigmax.schemes.smoothed import Smoothed
@@ -60,8 +61,9 @@ class Cascades:
             network: nn.Module = self.network(place)
             if threshold:  # else it never defers
                 network = models.selective(network, confidence=threshold)
-            sigma = self.config.experts.sigmas[place]
-            levels.append(Smoothed(network, sigma=sigma, grid=last.grid, classes=last.classes, **how))
+            rule = self.config.experts.rule_of(place, last.classes)
+            assert isinstance(rule, SmoothedRule)
+            levels.append(Smoothed(network, noise=rule.noise, classes=last.classes, **how))
         return Cascade(levels, last, thresholds=self.config.cascade.thresholds)
 
     def _calibrate(self, watch: Advance) -> None:

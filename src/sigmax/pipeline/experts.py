@@ -11,13 +11,19 @@ from sigmax.pipeline.config import PipelineConfig
 from sigmax.pipeline.data import PipelineData
 from sigmax.pipeline.files import saved
 from sigmax.pipeline.phase import Advance, Phase
+from sigmax.rules.smoothed import SmoothedRule
+from sigmax.rules.splitting import SplittingRule
 from sigmax.schemes.scheme import Scheme
 from sigmax.schemes.smoothed import Smoothed
+from sigmax.schemes.splitting import Splitting
 from sigmax.systems.folder import HEAD, fingerprint, load_together
 from sigmax.train.classifier import train_classifier
+from sigmax.train.loop.noisy import NoiseName
 from sigmax.train.methods.base import Method
 from sigmax.train.methods.registry import make_method
 from sigmax.train.methods.several_noises import Mixed
+
+Trained = tuple[NoiseName, float]  # a noise and its level
 
 
 @dataclass(frozen=True)
@@ -30,10 +36,7 @@ class Experts:
     @cached_property
     def names(self) -> list[str]:
         """What the experts are called in files and tables."""
-        experts = self.config.experts
-        if experts.systems:
-            return [f"expert-{j}" for j in range(len(experts.systems))]
-        return [f"sigma-{sigma!r}" for sigma in experts.sigmas]  # every digit: no two may share a file
+        return self.config.experts.names
 
     @property
     def depends(self) -> tuple[str, ...]:
@@ -88,19 +91,21 @@ class Experts:
         experts, nets = self.config.experts, self.config.out / "nets" / _inside_fold(fold)
         folders = [Path(folder) for folder in self._folders(fold)]
         if experts.one_network:
-            systems = dict(zip(folders, experts.sigmas, strict=True))
+            systems = dict(zip(folders, experts.trained, strict=True))
             network = nets / "experts.safetensors"
-            yield self._training("experts", network, systems, fold, lambda _: Mixed(experts.sigmas))
+            yield self._training(
+                "experts", network, systems, fold, lambda _: Mixed(experts.levels, noise=experts.noise)
+            )
             return
-        for place, (name, sigma, folder) in enumerate(zip(self.names, experts.sigmas, folders, strict=True)):
+        for place, (name, own, folder) in enumerate(zip(self.names, experts.trained, folders, strict=True)):
             method, _, hyper = experts.method_of(place)
-            made = partial(make_method, method, hyper=hyper)
-            yield self._training(name, nets / f"{name}.safetensors", {folder: sigma}, fold, made)
+            made = partial(make_method, method, hyper=hyper, noise=own[0])
+            yield self._training(name, nets / f"{name}.safetensors", {folder: own}, fold, made)
 
     def _training(
-        self, name: str, network: Path, systems: dict[Path, float], fold: int, method: Callable[[float], Method]
+        self, name: str, network: Path, systems: dict[Path, Trained], fold: int, method: Callable[[float], Method]
     ) -> Phase:
-        """One network, smoothed with each of the sigmas."""
+        """One network, smoothed with each of the noises."""
         files = [network, *(folder / HEAD for folder in systems)]
         work = partial(self._train, network, systems, fold, method)
         named = name if fold < 0 else f"{name} without fold {fold}"
@@ -113,7 +118,7 @@ class Experts:
     def _train(
         self,
         network: Path,
-        systems: dict[Path, float],
+        systems: dict[Path, Trained],
         fold: int,
         method: Callable[[float], Method],
         watch: Advance,
@@ -125,15 +130,22 @@ class Experts:
             options=experts.options,
             normalisation=experts.normalise,
             start=None if experts.start is None else models.load(experts.start)[0],
-            sigma=max(systems.values()),
+            sigma=max(level for _, level in systems.values()),
+            noise=next(iter(systems.values()))[0],
             settings=experts.training,
             out=network,
             method=method,
             on_step=watch,
         )
         model, description = models.load(network)
-        for folder, sigma in systems.items():
-            expert = Smoothed(model, sigma=sigma, grid=experts.grid, classes=description.classes, bound=experts.bound)
+        for folder, own in systems.items():
+            rule = experts.rule_of(experts.trained.index(own), description.classes)
+            expert: Scheme
+            if isinstance(rule, SplittingRule):
+                expert = Splitting(model, noise=rule.noise, classes=rule.classes)
+            else:
+                assert isinstance(rule, SmoothedRule)
+                expert = Smoothed(model, noise=rule.noise, classes=rule.classes, bound=experts.bound)
             saved(expert, folder, self.config.store)
 
 

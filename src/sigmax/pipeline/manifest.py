@@ -44,9 +44,16 @@ def whole_request(config: PipelineConfig, images: Mapping[str, str], systems: Se
         said["experts"]["start"] = models.fingerprint(start)
     said["data"] = {"held_out": config.data.held_out, **images}
     said["experts"]["systems"] = list(systems)
-    methods = (config.experts.method_of(place) for place in range(len(config.experts.sigmas)))
+    for name, usual in (("noise", "gaussian"), ("scales", []), ("splitting", None)):
+        if said["experts"].get(name) == usual:  # likewise, from before there was other noise; names say which it is
+            said["experts"].pop(name, None)
+    for name in ("sigma", "scale"):
+        if "router" in said and said["router"].get(name) is None:
+            said["router"].pop(name, None)
+    methods = [config.experts.method_of(place) for place in range(len(config.experts.trained))]
     said["expert"] = {
-        f"sigma-{sigma!r}": {"method": method, "sigma": sigma, "hyper": dict(hyper)} for method, sigma, hyper in methods
+        name: {"method": method, "sigma": level, "hyper": dict(hyper)}
+        for name, (method, level, hyper) in zip(config.experts.names, methods, strict=False)  # systems have none
     }
     said["steps"] = {str(number): step for number, step in enumerate(config.steps, 1)}
     plain: Request = json.loads(json.dumps(said))

@@ -54,6 +54,15 @@ def _noise(rule: Mapping[str, Any]) -> str:
     return f"{words.split(' ')[0]} {short_name(rule)}"
 
 
+def other_noises(rule: Mapping[str, Any]) -> list[str]:
+    """The noises beside the Gaussian that a scheme and its parts vote under, in their order."""
+    if rule["scheme"] == IMPORTED:
+        return []
+    inner = (name for part in parts_of(rule) for name in other_noises(part.description))
+    own = [] if rule.get("noise", "gaussian") == "gaussian" else [str(rule["noise"])]
+    return list(dict.fromkeys((*own, *inner)))
+
+
 def assumed_by(rule: Mapping[str, Any]) -> list[str]:
     """What the certificates of a run assume beyond the samples."""
     if rule["scheme"] == IMPORTED:

@@ -3,9 +3,6 @@
 import pytest
 
 import sigmax as sx
-from tests.cli.conftest import changes
-
-SMALL = ("--data", "digits", "--epochs", 2, *changes("options.width=4"))
 
 
 @pytest.fixture(scope="module")

@@ -123,7 +123,7 @@ class Method(ABC):
 
     def plan(self) -> dict[str, Any]:
         """The method in words: its name and hyper-parameters."""
-        own = asdict(self) if is_dataclass(self) else {}
+        own: dict[str, Any] = asdict(self) if is_dataclass(self) else {}
         if own.get("noise") == "gaussian":  # what every plan meant before there was another
             del own["noise"]
         return {"name": self.name, **own}
