@@ -3,10 +3,14 @@
 # s scale; p_c(x) probability of class c under noise uniform on [-s, s]^d at x; z_c(x) = 2 s p_c(x) its score
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar, overload
+
+import numpy as np
+from numpy.typing import ArrayLike
 
 from sigmax.errors import RequestError
 from sigmax.numbers import is_number
+from sigmax.radius._checks import level, noise, plain, probability, samples
 from sigmax.radius.noise import LEAST_SIGMA, register, usable_level
 from sigmax.radius.normal import EPS
 
@@ -51,6 +55,30 @@ class Uniform:
         """2 * scale * (lower - min(upper, 1 - lower)), rounded down, or 0."""
         alone = 2 * _share(lower) - 1  # lower - (1 - lower), exact: of numbers from 1/2 on even the difference is
         return _scaled(self.scale, alone if upper is None else max(alone, lower - _share(upper)))
+
+
+@overload
+def uniform(scale: float, lower: float, upper: float | None = None) -> float: ...
+@overload
+def uniform(scale: ArrayLike, lower: ArrayLike, upper: ArrayLike | None = None) -> Any: ...
+def uniform(scale: ArrayLike, lower: ArrayLike, upper: ArrayLike | None = None) -> Any:
+    """Radius in l1 within which no other class overtakes A: scale * (L - min(U, 1 - L)), rounded down, or 0.
+
+    As `gaussian`, for noise uniform on [-scale, scale]; see `Uniform` for the theorem. Scalars give a float, arrays an
+    array.
+    """
+    levels, low = noise(scale), probability(lower, "lower")
+    gap = 2 * low - 1
+    if upper is not None:
+        gap = np.maximum(gap, low - probability(upper, "upper"))
+    usable = np.minimum(levels, levels.astype(np.float32).astype(np.float64))
+    return plain(usable * np.maximum(gap, 0.0) * (1 - 4 * EPS))
+
+
+def largest_uniform(scale: float, n: int, alpha: float) -> float:
+    """The largest radius in l1 that n samples can certify at alpha, if all agree; to plan, rounded to nearest."""
+    share = float(level(alpha)) ** (1 / float(samples(n)))
+    return scale * max(0.0, 2 * share - 1)
 
 
 def _scaled(scale: float, gap: float) -> float:

@@ -9,6 +9,7 @@ from typing import Any
 
 from sigmax.bounds import Spent
 from sigmax.errors import RequestError
+from sigmax.radius.implied import implied_linf
 
 
 class Outcome(Enum):
@@ -156,8 +157,8 @@ class Certificate:
     None and the radius 0.0 when the procedure abstained; `outcome` then says why and what to do. `ledger` says what
     part of alpha was reserved for what, also where it was not needed in the end; it sums to at most alpha.
     `answered_by`: the part whose classifier gave the class; None where none was asked. `limited_by`: the name of the
-    stage that limits the radius. `asked`: n0, n and the sampling with its schedule of looks, from which every level
-    follows (a run's plan holds it once).
+    stage that limits the radius. `asked`: n0, n, the norm, and the sampling with its schedule of looks, from which
+    every level follows (a run's plan holds it once).
     """
 
     predicted: int | None
@@ -195,6 +196,16 @@ class Certificate:
     def shown_radius(self, decimals: int = 4) -> str:
         """The radius in print: rounded down, or as it was given where another tool's log claims it."""
         return repr(self.radius) if self.is_claim else rounded_down(self.radius, decimals)
+
+    def implied_linf(self, dim: int, *, norm: str | None = None) -> float:
+        """The l-infinity radius that this one implies for inputs of `dim` numbers: see `radius.implied_linf`.
+
+        norm: of the radius, where the certificate was read from a run, whose plan names it.
+        """
+        known = norm or self.asked.get("norm")
+        if known is None:
+            raise RequestError("this certificate does not say its norm; give the one of the run's plan: norm='l2'")
+        return implied_linf(self.radius, norm=str(known), dim=dim)
 
     def explain(self) -> str:
         """One sentence: which class within which radius, or why none, and which stage limits it.

@@ -85,7 +85,7 @@ class Scheme:
         x = self.check(batch_of(x, self.classes))
         ids = check_ids(ids, len(x))
         found: dict[int, Certificate] = {}
-        stated = {"n0": int(n0), "n": int(n), **question.describe()}
+        stated = {"n0": int(n0), "n": int(n), "norm": self.rule.norm, **question.describe()}
         size, weights = self.group(n0, question), self.weights()
         for first in range(0, len(x), size):
             part = slice(first, first + size)
