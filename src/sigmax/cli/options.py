@@ -2,7 +2,7 @@
 
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import typer
 
@@ -15,6 +15,16 @@ SOURCES = (
     "cifar10:PATH, cifar100:PATH, digits, fashion:PATH, folder:PATH, mnist:PATH, npz:PATH"  # and what packages add
 )
 
+NoiseName = Literal["gaussian", "uniform"]
+Noise = Annotated[
+    NoiseName | None,
+    typer.Option("--noise", help="gaussian (of --sigma, l2 radii) or uniform (of --scale, l1 radii)."),
+]
+Scale = Annotated[
+    float | None, typer.Option(help="With --noise uniform: how far it moves each number at most, pixels in [0, 1].")
+]
+
+T = TypeVar("T")
 System = Annotated[
     str,
     typer.Argument(
@@ -114,6 +124,20 @@ def keys(source: str) -> Any:
         raise typer.Exit
 
     return typer.Option("--keys", help="List the keys of --set and end.", callback=show, is_eager=True)
+
+
+def level(noise: str | None, sigma: T | None, scale: T | None, *, names: str = "") -> T | None:
+    """The noise's level as it was asked for: --sigma where it is Gaussian, else --scale; None where it was not.
+
+    names: what follows --sigma and --scale, such as an s.
+    """
+    if noise in (None, "gaussian"):
+        if scale is not None:
+            raise RequestError(f"--scale{names} is of uniform noise: add --noise uniform, or give --sigma{names}")
+        return sigma
+    if sigma is not None:
+        raise RequestError(f"--sigma{names} is of Gaussian noise: give --scale{names} beside --noise {noise}")
+    return scale
 
 
 def numbers(listed: str, option: str, expected: str) -> list[float]:

@@ -33,6 +33,8 @@ def dual(
         ),
     ] = "consensus",
     sigma: Annotated[float | None, typer.Option(help="The router's noise (default: as trained).")] = None,
+    noise: opt.Noise = None,
+    scale: opt.Scale = None,
     denoiser: Denoiser = None,
     store: opt.Store = "fp32",
 ) -> None:
@@ -47,12 +49,12 @@ def dual(
 
     _refuse_folder(router)
     model, description = models.load(router)
-    noise = noise_of(router, description, sigma)
     loaded = systems.load_together(experts)
+    grid = common_grid(dict(zip(experts, loaded, strict=True)))
+    own = noise_of(router, description, sigma, noise=noise, scale=scale, grid=grid)
     with warnings_shown(), _asking_for_a_router(router, description, len(loaded)):
         base = denoised(denoiser, model, description, loaded)
-        grid = common_grid(dict(zip(experts, loaded, strict=True)))
-        scheme = Dual(Smoothed(base, sigma=noise, grid=grid, classes=description.classes), loaded, rule=rule)
+        scheme = Dual(Smoothed(base, noise=own, classes=description.classes), loaded, rule=rule)
     _compare_experts(description, {name: systems.fingerprint(e) for name, e in zip(experts, loaded, strict=True)})
     conclude(scheme, out, store=store)
 

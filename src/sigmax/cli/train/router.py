@@ -21,6 +21,8 @@ def router(
     sigma: Annotated[
         float | None, typer.Option(help="Noise of the router's votes, pixels in [0, 1] (default: the preset's).")
     ] = None,
+    noise: opt.Noise = None,
+    scale: opt.Scale = None,
     preset: Annotated[
         str | None, typer.Option(help="dual-cifar10 or dual-imagenet: what the paper used; --set still applies.")
     ] = None,
@@ -52,8 +54,9 @@ def router(
     from sigmax.train.router.train import train_router
 
     own = given(training__epochs=epochs, training__device=device)
-    architecture, noise, asked = _asked(preset, model, sigma, [*own, *(changes or [])])
-    warn_of_noise(noise)
+    architecture, level, asked = _asked(preset, model, opt.level(noise, sigma, scale), [*own, *(changes or [])])
+    if noise != "uniform":
+        warn_of_noise(level)
     found = read_labels(labels)
     dataset = sources.load(data, "train", size=asked.image_size)
     with resumable(f"The finished epochs are kept in {out}.partial."), progress(f"train {out.name}") as watch:
@@ -61,7 +64,8 @@ def router(
             dataset,
             found,
             architecture=architecture,
-            sigma=noise,
+            sigma=level,
+            noise=noise or "gaussian",
             options=asked.options,
             normalisation=asked.normalise,
             denoiser=read_denoiser(denoiser),
@@ -73,7 +77,7 @@ def router(
             on_warning=warn,
             **asked.loss,
         )
-    _conclude(out, denoiser, found.sigmas, advice_on_collapse(noise, asked.loss))
+    _conclude(out, denoiser, found.sigmas, advice_on_collapse(level, asked.loss))
 
 
 def _asked(

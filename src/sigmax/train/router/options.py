@@ -28,7 +28,9 @@ def make_loss(sigma: float, radii: NDArray[np.floating], given: Mapping[str, Any
     objective = options.pop("objective", "paper")
     if objective not in OBJECTIVES:
         raise RequestError(f"objective: expected one of {', '.join(OBJECTIVES)}, got {objective!r}")
+    noise = options.pop("noise", "gaussian")  # the caller's, not an option of the loss
     _refuse_foreign(objective, options)
+    options["noise"] = noise
     scale = float(radii.max())
     if objective == "paper":
         return Router(sigma=sigma, shares=shares_of(radii), scale=scale, **options)
@@ -82,7 +84,7 @@ def advice(method: Method, *, collapsed: bool = False) -> str:
 
 def _refuse_foreign(objective: str, options: Mapping[str, Any]) -> None:
     """Refuse options of another objective: they would be silently without effect."""
-    own = {f.name for f in fields(OBJECTIVES[objective])} - {"sigma", "shares", "scale"}  # type: ignore[arg-type]
+    own = {f.name for f in fields(OBJECTIVES[objective])} - {"sigma", "noise", "shares", "scale"}  # type: ignore[arg-type]
     foreign = sorted(set(options) - own)
     if foreign:
         raise RequestError(
