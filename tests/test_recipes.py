@@ -48,7 +48,7 @@ def test_the_recipe_passes_a_dry_run_without_its_gpu(cifar10, tmp_path, sigmax):
     words = ("--dry-run", "--set", f"data.source=cifar10:{cifar10}", "--set", f"out={tmp_path / 'out'}")
     done = sigmax("pipeline", "run", RECIPES / "cifar10_cascade.toml", *words)
     assert done.returncode == 0, done.stderr
-    assert "0 of 9 phases are done" in done.stdout
+    assert "0 of 12 phases are done" in done.stdout
     assert not (tmp_path / "out").exists()
     for name in ("digits_dual.toml", "digits_cascade.toml"):
         digits = sigmax("pipeline", "run", RECIPES / name, "--dry-run", "--set", f"out={tmp_path / 'out'}")
@@ -178,7 +178,7 @@ def test_the_recipe_for_photographs_passes_a_dry_run_without_its_gpu(photographs
     words = [word for change in changes for word in ("--set", change)]
     done = sigmax("pipeline", "run", IMAGENETTE, "--dry-run", *words)
     assert done.returncode == 0, done.stderr
-    assert "0 of 17 phases are done" in done.stdout
+    assert "0 of 21 phases are done" in done.stdout
     other = ("--set", f"experts.start={photographs / 'start-40.safetensors'}")
     wrong = sigmax("pipeline", "run", IMAGENETTE, "--dry-run", *words, *other)
     assert wrong.returncode == 2

@@ -256,3 +256,21 @@ def test_a_hopeless_router_is_left_for_the_other_expert():
     assert samples["expert-1/estimation"] < 1_000  # it only has to reach as far as expert 0
     order = [question.stage for question in asked]
     assert order.index("expert-1/estimation") > order.index("router/estimation")
+
+
+@pytest.mark.parametrize(("target", "outcome"), [(0.6, sx.Outcome.FUTILITY_STOP), (0.01, sx.Outcome.EXPERTS_DISAGREE)])
+def test_a_router_that_stopped_early_is_told_from_experts_that_disagree(target, outcome):
+    """0.545 of the votes never show a distance of 0.6, and all but show one of 0.01 when all are cast."""
+    ones = {"router": 0.455, "expert-0": 0.01, "expert-1": 0.99}
+
+    def answers(ask):
+        k = round(ask.n * ones[ask.part])
+        return ask.n - k, k
+
+    network = SmoothedRule.gaussian(1.0, 2)
+    question = Sampling("adaptive", targets=(target,))
+    procedure = DualRule(network, (network, network)).certifying(n0=20, n=1_000, alpha=1e-3, sampling=question)
+    found, asked = feed(procedure, answers)
+    assert (found.outcome, found.predicted) == (outcome, None)
+    cast_ = sum(ask.n for ask in asked if ask.stage == "router/estimation")
+    assert (cast_ == 1_000) == (outcome is sx.Outcome.EXPERTS_DISAGREE)

@@ -21,8 +21,11 @@ from sigmax.train.calibrate import (
     answers_of,
     calibrate,
     chosen,
+    estimated,
+    frontier,
     read_thresholds,
     with_confidence,
+    write_frontier,
     write_thresholds,
 )
 
@@ -233,3 +236,32 @@ def test_thresholds_are_kept_with_their_request(tmp_path):
     file.write_text('{"confidence": 3}')
     with pytest.raises(RequestError, match="is damaged"):
         read_thresholds(file)
+
+
+def test_the_frontier_is_of_calibrations_that_none_beats(halves, tmp_path):
+    """The ends are those of the weights 0 and 1; every point is what its thresholds are estimated to do."""
+    from sigmax import report
+
+    estimate = estimated(cascade(0.6, 0.2), halves, samples=64, n=1000, alpha=ALPHA)
+    radii, seen = (0.0, 0.2, 0.7, 99.0), []
+    found = frontier(estimate, radii, points=5, watch=lambda *done: seen.append(done))
+    assert seen == [(i, 5) for i in range(6)]
+    assert found.between == (0.0, 0.7)
+    ends = [(point.accuracy[0], point.accuracy[2]) for point in found.points]
+    assert ends == sorted(ends, reverse=True)
+    assert [y for _, y in ends] == sorted(y for _, y in ends)
+    assert max(x for x, _ in found.others) <= ends[0][0]
+    assert max(y for _, y in found.others) <= ends[-1][1]
+    assert [list(point.accuracy) for point in found.points] == [
+        estimate.accuracy(point.confidence, radii).tolist() for point in found.points
+    ]
+    assert list(found.alone) == ["0.6", "0.2"]
+    write_frontier(tmp_path / "f.json", found)
+    ax = report.draw_frontier(tmp_path / "f.json")
+    (line,) = (line for line in ax.get_lines() if line.get_label() == "frontier of the cascade")
+    assert list(zip(*line.get_data(), strict=True)) == ends
+    with pytest.raises(RunError, match="at fewer than two of the radii"):
+        frontier(estimate, (0.0, 99.0))
+    (tmp_path / "f.json").write_text("{}")
+    with pytest.raises(RequestError, match="is no frontier; write one with"):
+        report.draw_frontier(tmp_path / "f.json")

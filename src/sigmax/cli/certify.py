@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from sigmax.schemes.scheme import Scheme
 
 MANY_VOTES = 2_000  # of fewer no trial is made
-TRIAL = 32  # copies of an image in one forward pass of the trial
+TRIAL = 32  # copies of an image in a forward pass of the trial, where a full batch would take too long
+TOO_LONG = 1.0  # seconds
 LONG = 60.0  # seconds that a user should hear of before they pass
 
 
@@ -118,11 +119,16 @@ def _warn_of_long_work(scheme: "Scheme", dataset: "Dataset", n: int, maximum: in
     if not voters or n * inputs < MANY_VOTES:
         return
     x = scheme.check(torch.from_numpy(dataset.pixels([0])))
-    trial: dict[str, Any] = {"seconds": 0.1, "batch": TRIAL}
-    each = n * sum(seconds_per_vote(voter, x, scheme.sigma_of(name), **trial) for name, voter in voters)
+    each = 0.0
+    for name, voter in voters:
+        vote = seconds_per_vote(voter, x, scheme.sigma_of(name), seconds=0.01, batch=TRIAL)
+        if vote * voter.batch < TOO_LONG:  # small networks are faster in full batches
+            vote = seconds_per_vote(voter, x, scheme.sigma_of(name), seconds=0.1)
+        each += n * vote
     if each * inputs > LONG:
+        together = f", {inputs:,} of them up to {spoken(each * inputs)}" if inputs > 1 else ""
         complain(
-            f"note: on this CPU an input takes up to {spoken(each)}, {inputs:,} of them up to {spoken(each * inputs)}; "
+            f"note: on this CPU an input takes up to {spoken(each)}{together}; "
             "--device cuda is faster, and so are fewer samples: --n 1000 --sampling adaptive",
             style="yellow",
         )

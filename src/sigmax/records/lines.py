@@ -18,6 +18,8 @@ _OF_A_RECORD = frozenset(
 )
 _OPTIONAL = ("looks", "scores", "balls", "error")
 _ROLES = {str(role): role for role in Role}
+_ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
+_OR_NONE = ("lower", "upper", "radius", "error")  # numbers of a stage that may be missing
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,13 +117,9 @@ def _stage(data: Mapping[str, Any]) -> Stage:
     _require(_is_float(stage.sigma), "a stage's sigma", "a finite number", stage.sigma)
     _require(type(stage.n) is int, "a stage's n", "a whole number", stage.n)
     _require(_is_float(stage.alpha), "a stage's alpha", "a finite number", stage.alpha)
-    for name, value in (
-        ("lower", stage.lower),
-        ("upper", stage.upper),
-        ("radius", stage.radius),
-        ("error", stage.error),
-    ):
-        _require(value is None or _is_float(value), f"a stage's {name}", "a finite number", value)
+    for name, value in zip(_OR_NONE, (stage.lower, stage.upper, stage.radius, stage.error), strict=True):
+        if value is not None and not _is_float(value):
+            _require(False, f"a stage's {name}", "a finite number", value)
     return stage
 
 
@@ -155,7 +153,7 @@ def _is_float(value: object) -> bool:
 
 def encode(data: Mapping[str, Any]) -> bytes:
     """A line, newline included."""
-    body = json.dumps(data, separators=(",", ":"), allow_nan=False)
+    body = _ENCODER.encode(data)
     return f'{body[:-1]}{_MARK}{_checksum(body)}"}}\n'.encode()
 
 
@@ -172,7 +170,7 @@ def decode(line: bytes) -> dict[str, Any]:
     if _checksum(body) != tail[:-2]:
         raise RequestError("the line was altered: its checksum does not match its content")
     try:
-        data = json.loads(body, object_pairs_hook=_table, parse_constant=_no_number)
+        data = _DECODER.decode(body)
         if "\\u" in body:  # half a character can be written so, and could not be printed
             json.dumps(data, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
@@ -191,6 +189,9 @@ def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _no_number(name: str) -> None:
     raise RequestError(f"the line holds {name}, which is no number; the file is damaged")
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_table, parse_constant=_no_number)
 
 
 def _checksum(body: str) -> str:

@@ -34,6 +34,7 @@ from sigmax.report.metrics.shares import (
 )
 from sigmax.report.plots.attack import draw_attack_ratios
 from sigmax.report.plots.curves import draw, draw_ecdf, draw_ecdf_by_class, draw_samples
+from sigmax.report.plots.frontier import draw_frontier
 from sigmax.report.plots.routing import draw_routing
 from sigmax.report.plots.sigma import draw_best_sigma, draw_envelope, draw_radius_by_sigma
 from sigmax.report.plots.style import axes, save
@@ -67,6 +68,7 @@ __all__ = [
     "draw_ecdf",
     "draw_ecdf_by_class",
     "draw_envelope",
+    "draw_frontier",
     "draw_radius_by_sigma",
     "draw_routing",
     "draw_samples",

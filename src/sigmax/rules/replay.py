@@ -35,7 +35,7 @@ class Recording:
 
     def __init__(self, stages: Sequence[Stage]) -> None:
         self.stages = {stage.name: stage for stage in stages}
-        self._looks: dict[str, dict[int, Counts]] = {}  # of each stage, by how many votes came before
+        self._looks: dict[str, dict[int, tuple[Counts, int]]] = {}  # of each stage: see `_by_start`
 
     def __contains__(self, stage: str) -> bool:
         return stage in self.stages
@@ -73,8 +73,8 @@ class Recording:
         looks = self._looks.get(name)
         if looks is None:
             looks = self._looks[name] = _by_start(stage.looks or (stage.counts,))
-        look = looks.get(ask.start)
-        if look is None or sum(look) != ask.n or stage.sigma != ask.sigma:
+        look, size = looks.get(ask.start, ((), 0))
+        if not look or size != ask.n or stage.sigma != ask.sigma:
             begun = f" from sample {ask.start} on" if ask.start else ""
             kept = " + ".join(str(sum(look)) for look in stage.looks or (stage.counts,))
             raise RequestError(
@@ -84,14 +84,17 @@ class Recording:
         return look
 
 
-def _by_start(looks: tuple[Counts, ...]) -> dict[int, Counts]:
-    """Looks by how many votes came before them; an empty one is none, and is found when the stages are compared."""
-    found: dict[int, Counts] = {}
+def _by_start(looks: tuple[Counts, ...]) -> dict[int, tuple[Counts, int]]:
+    """Looks, each with its votes in all, by how many votes came before them.
+
+    An empty one is none, and is found when the stages are compared.
+    """
+    found: dict[int, tuple[Counts, int]] = {}
     start = 0
     for look in looks:
         size = sum(look)
         if size:
-            found[start] = look
+            found[start] = look, size
         start += size
     return found
 

@@ -1,5 +1,7 @@
 """`sigmax calibrate`: a cascade with thresholds chosen on held-out images."""
 
+import json
+
 import sigmax as sx
 
 
@@ -36,9 +38,12 @@ def test_it_writes_the_cascade_with_the_thresholds_that_were_chosen(trained, sys
     assert {path.name: path.read_bytes() for path in out.iterdir()} == written
     assert sorted(path.name for path in (tmp_path / "tuned.answers").iterdir()) == ["last.npz", "level-0.npz"]
     other = ("--set", "objective=least-ratio", "--answers", tmp_path / "tuned.answers", "--out", tmp_path / "other")
+    other += ("--frontier", tmp_path / "frontier.png")
     again = sigmax("calibrate", cascade, *how, *other)
     assert again.returncode == 0, again.stderr
     assert "best of its networks alone at each radius: 0." in again.stdout
+    assert (tmp_path / "frontier.png").read_bytes()[1:4] == b"PNG"
+    assert "points" in json.loads((tmp_path / "frontier.json").read_text())
     refused = sigmax("calibrate", cascade, *how, "--set", "samples=40", "--out", out)
     assert refused.returncode == 2
     assert "tuned.answers/level-0.npz holds what a network answered to another request: samples is 50" in refused.stderr
@@ -54,6 +59,7 @@ def test_what_cannot_be_calibrated(system, tmp_path, sigmax):
         (("--data", "digits"), "is not a cascade"),
         (("--data", "digits", "--set", "samples=0"), "samples: expected a number of at least 1, got 0"),
         (("--data", "digits", "--set", "objective=least-lead"), "published"),
+        (("--data", "digits", "--frontier", "f.svg"), "written as FILE.json, FILE.png or FILE.pdf; got f.svg"),
     ):
         refused = sigmax("calibrate", system, *words, "--split", "train", "--out", tmp_path / "out")
         assert refused.returncode == 2

@@ -81,6 +81,7 @@ def test_noise_levels_that_move_during_training(sigmax, tmp_path):
         (("--method", "macer", "--preset", "cifar10", "--sigma", "0.3"), "sigma 0.25, 0.5, 1; got 0.3"),
         (("--method", "consistency", *changes("method.copies=3")), "3"),
         (("--method", "cat-rs"), "target"),
+        (("--method", "distillation"), "needs a teacher, and got none; train one with little noise"),
         (changes("method.weight=3"), "gaussian has no weight"),
         (changes("data_dependent.speed=1"), "data-dependent has no speed"),
         ((*FIELD, *changes("data_dependent.steps=1")), "both decide the noise"),

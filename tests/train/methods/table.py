@@ -109,6 +109,17 @@ ROWS = {
         settings=Settings(epochs=6, batch=64),
         learned=0.92,
     ),
+    "distillation": Row(
+        [
+            *POSITIVE,
+            *COPIES,
+            ({"weight": 1.5}, "weight: expected a number of at most 1, got 1.5"),
+            ({"temperature": 0.0}, "temperature: expected a number above 0, got 0.0"),
+            ({"consistency": 1.0}, "consistency: one noisy copy cannot disagree with itself; set copies=2, got 1"),
+            ({"teacher": 3}, "teacher: expected .* got 3"),
+        ],
+        digits={"copies": 2, "temperature": 2.0, "weight": 0.5},
+    ),
     "easy-samples": Row(
         [
             *POSITIVE,
@@ -127,6 +138,7 @@ ROWS = {
         learned=0.92,
     ),
 }
+TEACHERS = {"cat-rs": "target", "distillation": "teacher"}  # methods that learn from a network, by what they call it
 NAMES = sorted(ROWS)
 ANY_NOISE = sorted(name for name, method in known().items() if method.kind.any_noise)
 VARIANTS = [*NAMES, *(f"{name} with moving noise" for name in ANY_NOISE)]
@@ -134,7 +146,7 @@ VARIANTS = [*NAMES, *(f"{name} with moving noise" for name in ANY_NOISE)]
 
 @cache
 def teacher(sigma: float, classes: int) -> models.Classifier:
-    """A target for CAT-RS, of the noise that it must say it was trained with."""
+    """A network to learn from, of the noise that CAT-RS asks that it was trained with."""
     with torch.random.fork_rng():
         torch.manual_seed(9)
         return models.create(
@@ -152,7 +164,7 @@ def quick(variant: str, sigma: float = 0.3, *, classes: int = 3, **hyper: Any) -
     """The method, or "NAME with moving noise", with few copies and steps."""
     name, _, moving = variant.partition(" with ")
     given = {**ROWS[name].quick, **hyper}
-    if name == "cat-rs":
-        given.setdefault("target", teacher(sigma, classes))
+    if name in TEACHERS:
+        given.setdefault(TEACHERS[name], teacher(sigma, classes))
     method = make_method(name, sigma, given)
     return with_moving_noise(method, {"step": 0.02}) if moving else method

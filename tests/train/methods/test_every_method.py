@@ -15,7 +15,7 @@ from sigmax.train.loop.noisy import Share, SharedGenerator
 from sigmax.train.loop.precision import computed
 from sigmax.train.methods.own_noise import OwnNoise
 from sigmax.train.methods.registry import CIFAR10, known, make_method, method_preset
-from tests.train.methods.table import ANY_NOISE, NAMES, ROWS, VARIANTS, quick
+from tests.train.methods.table import ANY_NOISE, NAMES, ROWS, TEACHERS, VARIANTS, quick
 
 QUICK = Settings(epochs=4, batch=16, lr=0.05)
 
@@ -79,8 +79,8 @@ class Watched(nn.Module):
 def stepped(variant, batch, network=None, **hyper):
     """The method's score of the batch, as in the middle of a run."""
     method, network = quick(variant, **hyper), network or Watched()
-    if variant.startswith("cat-rs"):
-        method = quick(variant, target=Watched().requires_grad_(False), **hyper)
+    if variant in TEACHERS:
+        method = quick(variant, **{TEACHERS[variant]: Watched().requires_grad_(False)}, **hyper)
     if isinstance(method, OwnNoise):
         method.begin_epoch(network, Examples(batch.pixels, batch.targets), 0)
     return method.score(network.train(), batch)
@@ -164,7 +164,7 @@ def test_networks_of_bfloat16_are_learned_from_in_full(variant):
     network = computed(Watched().float(), Settings(precision="bf16", channels_last=True), torch.device("cpu"))
     given = batch_of()
     given = replace(given, pixels=given.pixels.float())
-    method = quick(variant) if not variant.startswith("cat-rs") else quick(variant, target=Watched().float())
+    method = quick(variant, **({TEACHERS[variant]: Watched().float()} if variant in TEACHERS else {}))
     if isinstance(method, OwnNoise):
         method.begin_epoch(network, Examples(given.pixels, given.targets), 0)
     loss = method.score(network.train(), given).loss
@@ -233,9 +233,9 @@ def test_it_learns_the_digits(tmp_path, name):
     """At noise 0.4, of the 360 test digits, by a vote of 50 noises."""
     digits, row = data.load("digits", "train"), ROWS[name]
     hyper = dict(row.digits)
-    if name == "cat-rs":
+    if name in TEACHERS:
         out = tmp_path / "gaussian.safetensors"
-        hyper["target"] = train_classifier(digits, sigma=0.4, settings=row.settings, out=out)
+        hyper[TEACHERS[name]] = train_classifier(digits, sigma=0.4, settings=row.settings, out=out)
     path = train_classifier(
         digits,
         sigma=0.4,

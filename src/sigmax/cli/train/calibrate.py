@@ -11,8 +11,10 @@ from sigmax.cli.progress import complain, progress, resumable, say
 from sigmax.errors import RequestError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sigmax.schemes.cascade import Cascade
-    from sigmax.train.calibrate import Calibrated, CalibrateOptions
+    from sigmax.train.calibrate import Calibrated, CalibrateOptions, Estimate
 
 
 def calibrate(
@@ -29,6 +31,10 @@ def calibrate(
     answers: Annotated[
         Path | None,
         typer.Option(help="Folder that keeps what the networks answer, a few MB each (default: OUT.answers)."),
+    ] = None,
+    frontier: Annotated[
+        Path | None,
+        typer.Option(help="Also write what else these networks could be, as .json; .png and .pdf draw it as well."),
     ] = None,
     device: opt.Device = None,
     changes: opt.Changes = None,
@@ -49,6 +55,7 @@ def calibrate(
     from sigmax.config import with_changes
     from sigmax.train.calibrate import CalibrateOptions, chosen, estimated, with_confidence
 
+    _check_frontier(frontier)
     asked = with_changes(CalibrateOptions(), changes or [])
     scheme = _cascade(system, out, device)
     dataset = sources.load(data, split)
@@ -56,8 +63,11 @@ def calibrate(
     kept = answers or Path(f"{out}.answers")
     how: dict[str, Any] = {"samples": asked.samples, "n": n, "alpha": alpha, "seed": seed, "answers": kept}
     with resumable(f"What networks answered is kept in {kept}."), progress(f"calibrate {out.name}") as watch:
-        found = chosen(estimated(scheme, held_out, **how, watch=watch), asked)
+        estimate = estimated(scheme, held_out, **how, watch=watch)
+        found = chosen(estimate, asked)
     _say(found, asked, len(held_out))
+    if frontier is not None:
+        _write_frontier(estimate, asked.radii, frontier)
     complain("note: the estimate is optimistic, since the thresholds were chosen on these images", style="yellow")
     conclude(with_confidence(scheme, found.confidence), out)
 
@@ -72,6 +82,28 @@ def _say(found: "Calibrated", asked: "CalibrateOptions", images: int) -> None:
     ratios = ", ".join(f"{ratio:.3f} at {r:g}" for r, ratio in pairs if ratio is not None)
     if ratios:
         say(f"By that of the best of its networks alone at each radius: {ratios}.")
+
+
+def _check_frontier(path: Path | None) -> None:
+    if path is not None and path.suffix not in (".json", ".png", ".pdf"):
+        raise RequestError(f"--frontier is written as FILE.json, FILE.png or FILE.pdf; got {path}")
+
+
+def _write_frontier(estimate: "Estimate", radii: "Sequence[float]", path: Path) -> None:
+    """What other thresholds would make of the same networks, as numbers and as a picture where that is asked for."""
+    from sigmax import report
+    from sigmax.files import written_whole
+    from sigmax.report.plots.style import picture, whole_figure
+    from sigmax.train.calibrate import frontier, write_frontier
+
+    numbers = path.with_suffix(".json")
+    with progress("frontier") as watch:
+        write_frontier(numbers, frontier(estimate, radii, watch=watch))
+    if path != numbers:
+        drawn = picture(whole_figure(report.draw_frontier(numbers)), path.suffix[1:])
+        with written_whole(path) as draft:
+            draft.write_bytes(drawn)
+    say(f"Wrote the frontier to {path}" + ("." if path == numbers else f", its numbers to {numbers}."))
 
 
 def _cascade(system: str, out: Path, device: str | None) -> "Cascade":

@@ -12,6 +12,7 @@ deterministic last certifies the images themselves, so nothing is estimated of i
 from sigmax.train.calibrate.answers import Answers, Certain, answers_of, kept_answers
 from sigmax.train.calibrate.calibrate import calibrate, chosen, estimated, with_confidence
 from sigmax.train.calibrate.estimate import Estimate
+from sigmax.train.calibrate.frontier import Frontier, frontier, write_frontier
 from sigmax.train.calibrate.options import CalibrateOptions
 from sigmax.train.calibrate.thresholds import Calibrated, read_thresholds, write_thresholds
 
@@ -21,12 +22,15 @@ __all__ = [
     "Calibrated",
     "Certain",
     "Estimate",
+    "Frontier",
     "answers_of",
     "calibrate",
     "chosen",
     "estimated",
+    "frontier",
     "kept_answers",
     "read_thresholds",
     "with_confidence",
+    "write_frontier",
     "write_thresholds",
 ]

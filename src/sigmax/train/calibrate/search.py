@@ -19,8 +19,7 @@ def best_confidence(worth: Worth, levels: int) -> tuple[float, ...]:
     def best(places: Iterable[Place]) -> tuple[tuple[float, float], Place]:
         return max((worth(_confidence(place)), place) for place in places)
 
-    few = len(GRID) ** levels <= MOST
-    found, here = best(itertools.product(GRID, repeat=levels) if few else ((at,) * levels for at in GRID))
+    found, here = best(_first_places(levels))
     for step in STEPS:
         while True:
             around = {tuple(map(sum, zip(here, move, strict=True))) for move in _moves(step, levels)} - {here}
@@ -29,6 +28,16 @@ def best_confidence(worth: Worth, levels: int) -> tuple[float, ...]:
                 break
             found, here = better, then
     return _confidence(here)
+
+
+def first_confidences(levels: int) -> list[tuple[float, ...]]:
+    """The coarse grid that the search looks at first."""
+    return [_confidence(place) for place in _first_places(levels)]
+
+
+def _first_places(levels: int) -> Iterable[Place]:
+    few = len(GRID) ** levels <= MOST
+    return itertools.product(GRID, repeat=levels) if few else ((at,) * levels for at in GRID)
 
 
 def _moves(step: float, levels: int) -> Iterable[Place]:

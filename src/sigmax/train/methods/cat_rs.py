@@ -14,7 +14,6 @@ as they are augmented and costs a pass through h.
 Source: Jeong, Kim & Shin (2023), "Confidence-aware Training of Smoothed Classifiers for Certified Robustness".
 """
 
-import copy
 import math
 from dataclasses import field, fields
 from pathlib import Path
@@ -31,6 +30,7 @@ from sigmax.train.loop.noisy import by_copy, noisy_copies, per_image
 from sigmax.train.methods.base import Batch, Method, Score
 from sigmax.train.methods.noise_attack import attacking, in_full, within_ball
 from sigmax.train.methods.registry import on_cifar10, register
+from sigmax.train.methods.teacher import check_classes, fixed_copy, ready_for
 
 
 @register(
@@ -71,11 +71,7 @@ class CatRS(Method):
         pixels = batch.pixels.repeat(self.copies, 1, 1, 1)
         logits = by_copy(model(pixels + noise), self.copies)
         wanted = self.wanted(pixels + noise)
-        if wanted.shape != logits.shape[1:]:
-            raise RequestError(
-                f"the target network has {wanted.shape[1]} classes and the network trained "
-                f"{logits.shape[2]}; cat-rs needs a target that was trained on the same data"
-            )
+        check_classes(wanted.shape[1], logits.shape[2], what="target", method=self.name)
         right = logits.argmax(dim=2) == batch.targets
         kept = self.sample_kept(right, batch.generator)
         hard = self.attacked(model, pixels, noise, wanted)
@@ -84,15 +80,9 @@ class CatRS(Method):
 
     def wanted(self, noisy: Tensor) -> Tensor:
         """log t, (n, K), of noisy inputs (m * n, C, H, W)."""
-        self.teacher.to(noisy.device)  # where it already is, but for the first time
-        expected = getattr(models.describe(self.teacher), "input_shape", None)
-        if expected is not None and tuple(expected) != tuple(noisy.shape[1:]):
-            raise RequestError(
-                f"the target network takes images of shape {tuple(expected)}, and these are "
-                f"{tuple(noisy.shape[1:])}; cat-rs needs a target that was trained on the same data"
-            )
+        teacher = ready_for(self.teacher, noisy, what="target", method=self.name)
         with torch.no_grad():
-            log_h = by_copy(in_full(self.teacher(noisy)), self.copies).log_softmax(dim=2)
+            log_h = by_copy(in_full(teacher(noisy)), self.copies).log_softmax(dim=2)
         return log_h.logsumexp(dim=0) - math.log(self.copies)
 
     def sample_kept(self, right: Tensor, generator: torch.Generator) -> Tensor:
@@ -137,11 +127,11 @@ def _teacher(target: nn.Module | str | Path | None, sigma: float) -> nn.Module:
             "cat-rs needs a target model that was trained with Gaussian noise, and got none; train one with "
             f"--method gaussian at sigma {sigma:g} and name its checkpoint as the target"
         )
-    teacher = copy.deepcopy(target) if isinstance(target, nn.Module) else models.load(target)[0]
+    teacher = fixed_copy(target)
     described = models.describe(teacher)
     if described is not None and described.sigma is not None and not math.isclose(described.sigma, sigma):
         raise RequestError(
             f"the target model was trained with noise {described.sigma:g} and cat-rs is to train with {sigma:g}; "
             "its predictions under other noise are no target: give one trained with the same sigma"
         )
-    return teacher.eval().requires_grad_(False)
+    return teacher
