@@ -78,7 +78,7 @@ def uniform(scale: ArrayLike, lower: ArrayLike, upper: ArrayLike | None = None) 
 def largest_uniform(scale: float, n: int, alpha: float) -> float:
     """The largest radius in l1 that n samples can certify at alpha, if all agree; to plan, rounded to nearest."""
     share = float(level(alpha)) ** (1 / float(samples(n)))
-    return scale * max(0.0, 2 * share - 1)
+    return float(scale * max(0.0, 2 * share - 1))
 
 
 def _scaled(scale: float, gap: float) -> float:
