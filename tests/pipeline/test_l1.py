@@ -3,6 +3,7 @@
 import pytest
 
 import sigmax as sx
+from sigmax import models
 from sigmax.pipeline import Pipeline, PipelineConfig
 from sigmax.records.verify import verify
 from tests.pipeline.helpers import Bars
@@ -17,9 +18,9 @@ noise = "uniform"
 scales = [0.3, 0.6]
 splitting = 0.3
 grid = 240
-options = {width = 4}
+options = [{width = 3}, {width = 4}, {width = 4}]
+epochs = [3, 2, 2]
 [experts.training]
-epochs = 2
 batch = 128
 [router]
 scale = 0.6
@@ -53,6 +54,10 @@ def test_both_systems_over_one_set_of_experts(tmp_path):
     assert all(verify(run.path).holds for run in runs)
     dual = next(sx.load(path) for path in (tmp_path / "out" / "systems").glob("*consensus*"))
     assert repr(dual.experts[0]).startswith("Splitting(scale 0.3")
+    networks = [models.describe(expert.voters["base"].model) for expert in dual.experts]
+    assert [network.options["width"] for network in networks] == [3, 4, 4]
+    metrics = [tmp_path / "out" / "nets" / f"{name}.safetensors.metrics.jsonl" for name in config.experts.names]
+    assert [len(path.read_text().splitlines()) for path in metrics] == [3, 2, 2]
     assert [expert.noise for expert in dual.experts[1:]] == [sx.noise.Uniform(0.3), sx.noise.Uniform(0.6)]
     assert dual.router.noise == sx.noise.Uniform(0.6)
     again = Pipeline(PipelineConfig.read(tmp_path / "l1.toml")).run(Bars())
@@ -74,6 +79,7 @@ def test_images_off_the_grid_are_refused_before_anything_is_trained(tmp_path):
         ('noise = "uniform"\n', "", "scales and splitting are for radii in l1: set noise = 'uniform'"),
         ("scales = [0.3, 0.6]", "sigmas = [0.3, 0.6]", "sigmas are of Gaussian noise; beside noise = 'uniform'"),
         ("scales = [0.3, 0.6]", "scales = [0.6, 0.3]", "scales must be strictly rising"),
+        ("epochs = [3, 2, 2]", "epochs = [3, 2]", "one for each of the 3 experts, splitting first; got 2"),
         ("splitting = 0.3\n", "", "grid goes with Gaussian noise, or with splitting"),
         ("scales = [0.3, 0.6]", 'scales = [0.3, 0.6]\nmethod = "macer"', "macer training is made for Gaussian noise"),
         ("scales = [0.3, 0.6]", "scales = [0.3, 0.6]\none_network = true", "one_network is for several scales"),

@@ -116,19 +116,32 @@ def test_the_margins_of_a_router_are_those_of_its_noise():
     assert margins(shares, good, 2.0).item() == pytest.approx(gaussian, rel=1e-4)
 
 
-def test_a_cascade_over_an_exact_last_is_calibrated(tmp_path):
+def test_a_cascade_over_an_exact_last_is_calibrated(tmp_path, monkeypatch):
     """The last's radii are certified, not estimated; the levels vote under their own noise."""
-    from sigmax.train.calibrate import CalibrateOptions, calibrate
+    from sigmax.train.calibrate import CalibrateOptions, calibrate, estimated, frontier
 
     torch.manual_seed(0)
     net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10))
     digits = sx.data.load("digits", "train").take(np.arange(40))
     level = sx.Smoothed(models.selective(net, confidence=0.5), noise=Uniform(1.0), classes=10)
     last = sx.Splitting(net, scale=0.5, grid=240, classes=10)
-    found = calibrate(
-        sx.Cascade([level], last), digits, CalibrateOptions(samples=32, radii=(0.1, 0.3)), n=1_000, alpha=0.001
-    )
+    cascade, radii = sx.Cascade([level], last), (0.1, 0.3)
+    how = {"n": 1_000, "alpha": 0.001, "answers": tmp_path}
+    found = calibrate(cascade, digits, CalibrateOptions(samples=32, radii=radii), **how)
     certain = [c.radius * (c.predicted == y) for c, y in zip(last.certify(digits.pixels(range(40))), digits.labels)]  # noqa: B905
-    alone = [100 * float(np.mean(np.array(certain) >= r)) for r in (0.1, 0.3)]
+    alone = [100 * float(np.mean(np.array(certain) >= r)) for r in radii]
     assert 0 < found.confidence[0] < 1
     assert all(a >= b - 15 for a, b in zip(found.accuracy, alone, strict=True))
+    with monkeypatch.context() as patched:
+        patched.setattr(torch.nn.Linear, "forward", None)  # a network that is asked fails
+        estimate = estimated(cascade, digits, samples=32, **how)
+    assert estimate.radii([1.0]).tolist() == certain, "a level that always defers leaves the last as it is"
+    assert estimate.alone(radii)[1].tolist() == alone
+    assert all(best >= a for best, a in zip(found.envelope, alone, strict=True))
+    assert list(frontier(estimate, radii, points=2).alone) == ["uniform 1", "splitting 0.5"]
+    wider = sx.Cascade([level], sx.Splitting(net, scale=0.6, grid=240, classes=10))
+    with pytest.raises(sx.RequestError, match="last.npz holds what a network answered to another request.*system"):
+        estimated(wider, digits, samples=32, **how)
+    gaussian = sx.Cascade([sx.Smoothed(net, sigma=1.0, classes=10)], sx.Smoothed(net, sigma=0.5, classes=10))
+    with pytest.raises(sx.RequestError, match="level-0.npz holds what a network answered.*noise is"):
+        estimated(gaussian, digits, samples=32, **how)
