@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sigmax.errors import RequestError
+from sigmax.train.loop.noisy import NoiseName
 from sigmax.train.methods.base import Method
 from sigmax.train.router.loss import Router, shares_of
 from sigmax.train.router.objective import Certified, Weighted
@@ -19,7 +20,9 @@ OBJECTIVES: Mapping[str, type[Method]] = MappingProxyType(
 RADII = 12  # at which a router's certificates count, where none are named
 
 
-def make_loss(sigma: float, radii: NDArray[np.floating], given: Mapping[str, Any]) -> Method:
+def make_loss(
+    sigma: float, radii: NDArray[np.floating], given: Mapping[str, Any], *, noise: NoiseName = "gaussian"
+) -> Method:
     """The loss that the options describe, for inputs of these radii, (n, K), to train on.
 
     Where no radii are named, those at which certificates count are spread from 0 to below the largest label.
@@ -28,7 +31,6 @@ def make_loss(sigma: float, radii: NDArray[np.floating], given: Mapping[str, Any
     objective = options.pop("objective", "paper")
     if objective not in OBJECTIVES:
         raise RequestError(f"objective: expected one of {', '.join(OBJECTIVES)}, got {objective!r}")
-    noise = options.pop("noise", "gaussian")  # the caller's, not an option of the loss
     _refuse_foreign(objective, options)
     options["noise"] = noise
     scale = float(radii.max())

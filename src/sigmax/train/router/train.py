@@ -68,7 +68,7 @@ def train_router(
     sigma, settings = float(sigma), settings or SMALL.settings
     inputs = _divided(dataset, labels, held_out, settings.seed)
     refuse_denoiser(denoiser, noise)
-    method = make_loss(sigma, inputs.training_radii, {**loss, **noise_note(noise)})
+    method = make_loss(sigma, inputs.training_radii, loss, noise=noise)
     watcher = inputs.watcher(method, sigma, settings, route_names(labels.sigmas), on_warning)
     _warn_of_noise(sigma, labels.sigmas, on_warning)
     return train_network(
