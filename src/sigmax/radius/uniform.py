@@ -14,6 +14,8 @@ from sigmax.radius._checks import level, noise, plain, probability, samples
 from sigmax.radius.noise import LEAST_SIGMA, register, usable_level
 from sigmax.radius.normal import EPS
 
+LEAST = 2.0**-1000  # a smaller radius is 0: products near the smallest doubles err by more than half an ulp
+
 
 @dataclass(frozen=True)
 class Uniform:
@@ -72,7 +74,8 @@ def uniform(scale: ArrayLike, lower: ArrayLike, upper: ArrayLike | None = None) 
     if upper is not None:
         gap = np.maximum(gap, low - probability(upper, "upper"))
     usable = np.minimum(levels, levels.astype(np.float32).astype(np.float64))
-    return plain(usable * np.maximum(gap, 0.0) * (1 - 4 * EPS))
+    found = usable * np.maximum(gap, 0.0) * (1 - 4 * EPS)
+    return plain(np.where(found < LEAST, 0.0, found))
 
 
 def largest_uniform(scale: float, n: int, alpha: float) -> float:
@@ -83,7 +86,8 @@ def largest_uniform(scale: float, n: int, alpha: float) -> float:
 
 def _scaled(scale: float, gap: float) -> float:
     # A difference of doubles errs by half an ulp of itself, a product by as much again; 2 * is exact.
-    return 2 * usable_level(scale) * gap * (1 - 4 * EPS) if gap > 0 else 0.0
+    found = 2 * usable_level(scale) * gap * (1 - 4 * EPS)
+    return found if found >= LEAST else 0.0
 
 
 def _share(p: float) -> float:
