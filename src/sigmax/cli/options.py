@@ -1,8 +1,9 @@
 """Options that several verbs share, so that they read and mean the same everywhere."""
 
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -15,16 +16,9 @@ SOURCES = (
     "cifar10:PATH, cifar100:PATH, digits, fashion:PATH, folder:PATH, mnist:PATH, npz:PATH"  # and what packages add
 )
 
-NoiseName = Literal["gaussian", "uniform"]
-Noise = Annotated[
-    NoiseName | None,
-    typer.Option("--noise", help="gaussian (of --sigma, l2 radii) or uniform (of --scale, l1 radii)."),
-]
-Scale = Annotated[
-    float | None, typer.Option(help="With --noise uniform: how far it moves each number at most, pixels in [0, 1].")
-]
+KINDS = ("gaussian", "uniform")  # of noise that a system may vote under; a number alone is Gaussian
+UNIFORM = "uniform:0.5 is uniform noise of scale 0.5, for radii in l1"
 
-T = TypeVar("T")
 System = Annotated[
     str,
     typer.Argument(
@@ -126,18 +120,25 @@ def keys(source: str) -> Any:
     return typer.Option("--keys", help="List the keys of --set and end.", callback=show, is_eager=True)
 
 
-def level(noise: str | None, sigma: T | None, scale: T | None, *, names: str = "") -> T | None:
-    """The noise's level as it was asked for: --sigma where it is Gaussian, else --scale; None where it was not.
+def noise(text: str | None, option: str = "--sigma", kinds: Sequence[str] = KINDS) -> tuple[str | None, str | None]:
+    """Distribution and level of noise such as 0.5 (Gaussian), or uniform:0.5; None where it is not given.
 
-    names: what follows --sigma and --scale, such as an s.
+    The level is text, since some options list several: uniform:0.5,1.
     """
-    if noise in (None, "gaussian"):
-        if scale is not None:
-            raise RequestError(f"--scale{names} is of uniform noise: add --noise uniform, or give --sigma{names}")
-        return sigma
-    if sigma is not None:
-        raise RequestError(f"--sigma{names} is of Gaussian noise: give --scale{names} beside --noise {noise}")
-    return scale
+    if text is None:
+        return None, None
+    name, colon, rest = text.partition(":")
+    kind, asked = (name.strip(), rest) if colon else ("gaussian", text)
+    if kind not in kinds or not asked.strip():
+        others = " or ".join(f"{other}:0.5" for other in kinds if other != "gaussian")
+        raise RequestError(f"{option} must be a noise such as 0.5 (Gaussian), {others}; got {text!r}")
+    return kind, asked
+
+
+def level(text: str | None, option: str = "--sigma", kinds: Sequence[str] = KINDS) -> tuple[str | None, float | None]:
+    """The same with the level as a number."""
+    kind, asked = noise(text, option, kinds)
+    return kind, None if asked is None else numbers(asked, option, "one noise level such as 0.5")[0]
 
 
 def numbers(listed: str, option: str, expected: str) -> list[float]:

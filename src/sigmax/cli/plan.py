@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sigmax.cli.options import Alpha, Noise, Scale, level
+from sigmax.cli.options import UNIFORM, Alpha, level
 from sigmax.cli.progress import console, say
 from sigmax.errors import RequestError
 from sigmax.records.rounding import down, up
@@ -23,9 +23,7 @@ NEAR_ONE = 0.9999  # from here on p_A is printed as 1 - ...
 
 def plan(
     radius: Annotated[float, typer.Option(help="The radius wanted, in pixels of [0, 1]: l2, or l1 of uniform noise.")],
-    sigma: Annotated[float | None, typer.Option(help="Standard deviation of the noise.")] = None,
-    noise: Noise = None,
-    scale: Scale = None,
+    sigma: Annotated[str, typer.Option(metavar="NOISE", help=f"Standard deviation of the noise; {UNIFORM}.")],
     p: Annotated[
         float | None, typer.Option("--p", help="p_A, the class's true probability under noise; without it, several.")
     ] = None,
@@ -44,17 +42,15 @@ def plan(
 
     if n is not None and not 1 <= n <= MOST_SAMPLES:
         raise RequestError(f"--n must be from 1 to {MOST_SAMPLES:,} samples; got {n}")
-    at = level(noise, sigma, scale)
-    if at is None:
-        raise RequestError("give the noise: --sigma, or --noise uniform and --scale")
-    asked: dict[str, Any] = {"sigma": at, "alpha": alpha, "chance": chance, "noise": noise or "gaussian"}
+    noise, at = level(sigma)
+    asked: dict[str, Any] = {"sigma": at, "alpha": alpha, "chance": chance, "noise": noise}
     if p is None:
         console.print(_table([samples_needed(radius, p=share, **asked) for share in SHOWN]))
     else:
         for line in _answer(samples_needed(radius, p=p, **asked)):
             say(line)
     if n is not None:
-        say(_with(radius, at, n, alpha, p, noise or "gaussian"))
+        say(_with(radius, float(at or 0), n, alpha, p, str(noise)))
 
 
 def _answer(found: "SamplesNeeded") -> list[str]:

@@ -41,10 +41,10 @@ def test_a_cascade_in_l1_from_training_to_verification(nets, sigmax, tmp_path):
 def test_a_trained_noise_is_found_again(nets, sigmax, tmp_path):
     built = sigmax("build", "smoothed", nets / "uniform.safetensors", "--out", tmp_path / "a")
     assert "Smoothed(uniform 0.5, 10 classes)" in built.stdout, built.stderr
-    other = ("--noise", "uniform", "--scale", 1, "--out", tmp_path / "b")
+    other = ("--sigma", "uniform:1", "--out", tmp_path / "b")
     built = sigmax("build", "smoothed", nets / "gaussian.safetensors", *other)
     assert "was trained with sigma 0.5 and is smoothed with uniform 1." in built.stdout, built.stderr
-    words = (nets / "uniform.safetensors", "--noise", "uniform", "--scales", "0.5,1", "--out", tmp_path / "c")
+    words = (nets / "uniform.safetensors", "--sigmas", "uniform:0.5,1", "--out", tmp_path / "c")
     assert "Cascade(uniform 1, last 0.5" in sigmax("build", "multiscale", *words).stdout
     last = sigmax(
         "build", "cascade", nets / "uniform.safetensors", nets / "splitting.safetensors", "--out", tmp_path / "d"
@@ -55,17 +55,19 @@ def test_a_trained_noise_is_found_again(nets, sigmax, tmp_path):
 @pytest.mark.parametrize(
     ("words", "named"),
     [
-        ("build smoothed {gaussian} --scale 0.5", "--scale is of uniform noise: add --noise uniform, or give --sigma"),
-        ("build smoothed {gaussian} --noise uniform --sigma 0.5", "--sigma is of Gaussian noise: give --scale beside"),
-        ("build smoothed {gaussian} --noise uniform", "does not say which uniform noise it was trained with; give"),
+        ("build smoothed {gaussian} --sigma cauchy:0.5", "--sigma must be a noise such as 0.5 (Gaussian), uniform:0.5"),
+        ("build smoothed {gaussian} --sigma uniform:", "--sigma must be a noise such as 0.5 (Gaussian), uniform:0.5"),
+        ("build smoothed {gaussian} --sigma uniform:x", "--sigma must be one noise level such as 0.5; got 'x'"),
+        ("build smoothed {gaussian} --sigma splitting:0.5", "--sigma must be a noise such as 0.5 (Gaussian)"),
         ("build smoothed {splitting}", "was trained with splitting noise; certify it by `sigmax build splitting`"),
         ("build smoothed {uniform} --grid 255", "--grid goes with Gaussian noise"),
         ("build splitting {uniform}", "was not trained with splitting noise; give --scale"),
-        ("build multiscale {uniform}", "give --sigmas, the noise levels"),
-        ("build multiscale {uniform} --noise uniform --sigmas 0.5,1", "--sigmas is of Gaussian noise: give --scales"),
-        ("train classifier --data digits", "give --sigma, the noise to train with"),
-        ("train classifier --data digits --noise splitting", "give --scale, the noise to train with"),
-        ("train classifier --data digits --noise uniform --scale 0.5 --method macer", "macer training is made for"),
+        (
+            "build multiscale {uniform} --sigmas uniform:1,0.5",
+            "sigmas must be at least two noise levels",
+        ),
+        ("train classifier --data digits --sigma cauchy:1", "such as 0.5 (Gaussian), uniform:0.5 or splitting:0.5"),
+        ("train classifier --data digits --sigma uniform:0.5 --method macer", "macer training is made for"),
     ],
 )
 def test_what_does_not_fit_ends_with_code_2(nets, sigmax, tmp_path, words, named):

@@ -39,10 +39,12 @@ def cascade(
     ],
     out: SystemOut,
     sigma: Annotated[
-        str | None, typer.Option(help="Noise of each level, such as 1.0,0.5 (default: as each was trained).")
+        str | None,
+        typer.Option(
+            metavar="NOISE",
+            help="Noise of each level, such as 1.0,0.5 (default: as each was trained); uniform:1.0,0.5 for l1.",
+        ),
     ] = None,
-    noise: opt.Noise = None,
-    scale: Annotated[str | None, typer.Option(help="The same of uniform noise, beside --noise uniform.")] = None,
     confidence: Annotated[
         str,
         typer.Option(
@@ -67,15 +69,14 @@ def cascade(
     count = len(levels)
     if not levels:
         raise RequestError("a cascade needs at least one level before its last; name the levels' checkpoints first")
-    listed = opt.level(noise, sigma, scale)
-    option = "--scale" if noise == "uniform" else "--sigma"
-    levels_asked = [None] * count if listed is None else _each(listed, count, option, "noise levels such as 1.0,0.5")
+    noise, listed = opt.noise(sigma)
+    sigmas = [None] * count if listed is None else _each(listed, count, "--sigma", "noise levels such as 1.0,0.5")
     confidences = _each(confidence, count, "--confidence", "numbers from 0 to below 1, such as 0.6 or 0.6,0.5")
     thresholds = _each(threshold, count, "--threshold", "numbers from 0.5 to below 1")
     final = _last(last, denoiser, grid)
     tried = [
         _level(Path(path), noise, at, least, denoiser, [final], grid=grid)
-        for path, at, least in zip(levels, levels_asked, confidences, strict=True)
+        for path, at, least in zip(levels, sigmas, confidences, strict=True)
     ]
     with warnings_shown():
         scheme = Cascade(tried, last=final, thresholds=thresholds)
@@ -87,10 +88,11 @@ def multiscale(
         list[Path],
         typer.Argument(metavar="NETWORK...", help="One checkpoint for all noise levels, or one for each."),
     ],
+    sigmas: Annotated[
+        str,
+        typer.Option(metavar="NOISE", help="Noise levels, rising, such as 0.25,0.5,1; uniform:0.5,1 for radii in l1."),
+    ],
     out: SystemOut,
-    sigmas: Annotated[str | None, typer.Option(help="Noise levels, rising, such as 0.25,0.5,1.")] = None,
-    noise: opt.Noise = None,
-    scales: Annotated[str | None, typer.Option(help="The same of uniform noise, beside --noise uniform.")] = None,
     threshold: Annotated[
         str, typer.Option(help="p_A above which a level answers: one number from 0.5, or one for each but the last.")
     ] = "0.5",
@@ -105,12 +107,10 @@ def multiscale(
     from sigmax.noise import Uniform
     from sigmax.schemes.cascade import Multiscale
 
-    asked = opt.level(noise, sigmas, scales, names="s")
-    if asked is None:
-        raise RequestError("give --sigmas, the noise levels, such as 0.25,0.5,1; or --noise uniform and --scales")
-    levels = opt.numbers(asked, "--sigmas" if sigmas else "--scales", "noise levels such as 0.25,0.5,1")
+    noise, listed = opt.noise(sigmas, "--sigmas")
+    levels = opt.numbers(str(listed), "--sigmas", "noise levels such as 0.25,0.5,1")
     marks = opt.numbers(threshold, "--threshold", "numbers from 0.5 to below 1, such as 0.5 or 0.5,0.6")
-    for level in levels if sigmas else ():
+    for level in levels if noise == "gaussian" else ():
         warn_of_noise(level)
     models, described = zip(*(base_network(path, denoiser) for path in networks), strict=True)
     scheme = Multiscale(
@@ -146,8 +146,7 @@ def _level(
     from sigmax.schemes.smoothed import Smoothed
 
     model, description = base_network(path, denoiser, others)
-    asked = (None, level) if noise == "uniform" else (level, None)
-    own = noise_of(path, description, asked[0], noise=noise, scale=asked[1], grid=grid)
+    own = noise_of(path, description, noise, level, grid=grid)
     base = selective(model, confidence=confidence) if confidence else model
     return Smoothed(base, noise=own, classes=description.classes)
 

@@ -32,9 +32,10 @@ def dual(
             "alpha among more of them."
         ),
     ] = "consensus",
-    sigma: Annotated[float | None, typer.Option(help="The router's noise (default: as trained).")] = None,
-    noise: opt.Noise = None,
-    scale: opt.Scale = None,
+    sigma: Annotated[
+        str | None,
+        typer.Option(metavar="NOISE", help=f"The router's noise (default: as trained). {opt.UNIFORM}."),
+    ] = None,
     denoiser: Denoiser = None,
     store: opt.Store = "fp32",
 ) -> None:
@@ -51,7 +52,7 @@ def dual(
     model, description = models.load(router)
     loaded = systems.load_together(experts)
     grid = common_grid(dict(zip(experts, loaded, strict=True)))
-    own = noise_of(router, description, sigma, noise=noise, scale=scale, grid=grid)
+    own = noise_of(router, description, *opt.level(sigma), grid=grid)
     with warnings_shown(), _asking_for_a_router(router, description, len(loaded)):
         base = denoised(denoiser, model, description, loaded)
         scheme = Dual(Smoothed(base, noise=own, classes=description.classes), loaded, rule=rule)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from sigmax.cli import options as opt
 from sigmax.cli.progress import complain, say, warn, warn_of_noise
 from sigmax.errors import RequestError
 
@@ -87,22 +86,20 @@ def trained_split(path: Path) -> "Scheme | None":
 def noise_of(
     network: str | Path,
     description: "Description",
-    sigma: float | None,
+    noise: str | None,
+    asked: float | None,
     *,
-    noise: str | None = None,
-    scale: float | None = None,
     grid: int | None = None,
 ) -> "Noise":
-    """The noise asked for, or else the one the network was trained with."""
+    """The noise asked for, or else the one the network was trained with. `noise`: its distribution, if it was named."""
     from sigmax.noise import Gaussian, Uniform
 
-    name, asked = Path(network).name, opt.level(noise, sigma, scale)
+    name = Path(network).name
     trained = trained_noise(description)
     kind = noise or (trained if asked is None else "gaussian")
     level = asked if asked is not None else description.sigma if kind == trained else None
     if level is None:
-        option, words = ("--sigma", "") if kind == "gaussian" else ("--scale", f"{kind} ")
-        raise RequestError(f"{network} does not say which {words}noise it was trained with; give {option}")
+        raise RequestError(f"{network} does not say which noise it was trained with; give --sigma")
     if kind not in ("gaussian", "uniform"):
         raise RequestError(f"{name} was trained with {kind} noise; certify it by `sigmax build {kind}`")
     if kind == "gaussian":

@@ -1,7 +1,7 @@
 """`sigmax train classifier`: the network that votes, by any of the training methods."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
@@ -11,8 +11,6 @@ from sigmax.cli.train.options import (
     Device,
     Epochs,
     Out,
-    TrainingNoise,
-    TrainingScale,
     WithDenoiser,
     begun,
     last_report,
@@ -26,6 +24,7 @@ if TYPE_CHECKING:
     from sigmax.cli.train.keys import ClassifierKeys
     from sigmax.data import Dataset
     from sigmax.train import Method
+    from sigmax.train.loop.noisy import NoiseName
 
 MethodName = Annotated[
     str, typer.Option(help="Training method; --keys lists them, with what --set method.KEY=VALUE can change.")
@@ -34,10 +33,15 @@ MethodName = Annotated[
 
 def classifier(
     data: opt.Data,
+    sigma: Annotated[
+        str,
+        typer.Option(
+            metavar="NOISE",
+            help="Noise of the training images, pixels in [0, 1]: 0.5 (Gaussian), uniform:0.5 or splitting:0.5 "
+            "(scales, for radii in l1).",
+        ),
+    ],
     out: Out,
-    sigma: Annotated[float | None, typer.Option(help="Noise added to each training image, pixels in [0, 1].")] = None,
-    noise: TrainingNoise = None,
-    scale: TrainingScale = None,
     method: MethodName = "gaussian",
     preset: Annotated[
         str | None, typer.Option(help="cifar10: what the method's paper used at this sigma; --set still applies.")
@@ -66,8 +70,8 @@ def classifier(
     from sigmax.cli.train.keys import given
     from sigmax.train import train_classifier
 
-    own, kind = given(training__epochs=epochs, training__device=device), noise or "gaussian"
-    level = noise_level(noise, sigma, scale)
+    own = given(training__epochs=epochs, training__device=device)
+    kind, level = _noise(sigma)
     architecture, asked = _asked(preset, method, level, [*own, *(changes or [])])
     teach = taught(method, asked, kind)
     teach(level)  # what is wrong with the method is refused before the images are read
@@ -96,12 +100,11 @@ def classifier(
     _conclude(asked, out, denoiser, level, data, kind)
 
 
-def noise_level(noise: str | None, sigma: float | None, scale: float | None) -> float:
-    """The level of the training noise, which must be given."""
-    found = opt.level(noise, sigma, scale)
-    if found is None:
-        raise RequestError(f"give {'--sigma' if noise in (None, 'gaussian') else '--scale'}, the noise to train with")
-    return found
+def _noise(text: str) -> "tuple[NoiseName, float]":
+    from sigmax.train.loop.noisy import NoiseName
+
+    kind, level = opt.level(text, kinds=get_args(NoiseName))
+    return kind, level  # type: ignore[return-value]  # both are there, and of these kinds
 
 
 def _asked(preset: str | None, method: str, sigma: float, changes: list[str]) -> "tuple[str, ClassifierKeys]":

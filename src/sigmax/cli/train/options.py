@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,13 +15,6 @@ if TYPE_CHECKING:
 Out = Annotated[Path, typer.Option("--out", help="Checkpoint to write, NAME.safetensors.")]
 WithDenoiser = Annotated[
     str | None, typer.Option("--denoiser", help="A denoiser, as of `build`: train on images denoised by it.")
-]
-TrainingNoise = Annotated[
-    Literal["gaussian", "uniform", "splitting"] | None,
-    typer.Option("--noise", help="gaussian (of --sigma); uniform or splitting (of --scale), for certificates in l1."),
-]
-TrainingScale = Annotated[
-    float | None, typer.Option(help="Of uniform or splitting noise, in place of --sigma: pixels in [0, 1].")
 ]
 Epochs = Annotated[int | None, typer.Option(help="Passes over the training images (default: 120 or the preset's).")]
 Device = Annotated[str | None, typer.Option(help="Where to train: cpu, cuda, cuda:1 ... (default: cpu).")]

@@ -19,10 +19,12 @@ def router(
     labels: Annotated[Path, typer.Option(help="Folder of labels, as written by `sigmax label`.")],
     out: Out,
     sigma: Annotated[
-        float | None, typer.Option(help="Noise of the router's votes, pixels in [0, 1] (default: the preset's).")
+        str | None,
+        typer.Option(
+            metavar="NOISE",
+            help=f"Noise of the router's votes, in pixels (default: the preset's). {opt.UNIFORM}.",
+        ),
     ] = None,
-    noise: opt.Noise = None,
-    scale: opt.Scale = None,
     preset: Annotated[
         str | None, typer.Option(help="dual-cifar10 or dual-imagenet: what the paper used; --set still applies.")
     ] = None,
@@ -54,8 +56,9 @@ def router(
     from sigmax.train.router.train import train_router
 
     own = given(training__epochs=epochs, training__device=device)
-    architecture, level, asked = _asked(preset, model, opt.level(noise, sigma, scale), [*own, *(changes or [])])
-    if noise != "uniform":
+    kind, at = opt.level(sigma)
+    architecture, level, asked = _asked(preset, model, at, [*own, *(changes or [])])
+    if kind != "uniform":
         warn_of_noise(level)
     found = read_labels(labels)
     dataset = sources.load(data, "train", size=asked.image_size)
@@ -65,7 +68,7 @@ def router(
             found,
             architecture=architecture,
             sigma=level,
-            noise=noise or "gaussian",
+            noise="uniform" if kind == "uniform" else "gaussian",
             options=asked.options,
             normalisation=asked.normalise,
             denoiser=read_denoiser(denoiser),
