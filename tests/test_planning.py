@@ -10,7 +10,8 @@ from scipy.stats import binom, norm
 from sigmax import RequestError
 from sigmax.bounds import lower
 from sigmax.planning import MOST_SAMPLES, chance_to_certify, least_votes, radius_of, samples_needed
-from sigmax.radius import gaussian
+from sigmax.radius import Uniform, gaussian, largest_uniform
+from sigmax.rules.smoothed import SmoothedRule
 
 
 def test_the_papers_least_shares() -> None:
@@ -108,3 +109,23 @@ def test_wrong_requests(change, message) -> None:
 def test_planning_needs_no_torch() -> None:
     code = "import sys, sigmax.planning; assert not {'torch', 'pandas', 'matplotlib'} & sys.modules.keys()"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_uniform_noise_is_planned_by_its_own_radii() -> None:
+    """Looking at every count, and every n, as for Gaussian noise."""
+    n, alpha = 200, 1e-3
+    rule = SmoothedRule(Uniform(2.0), 2)
+    reached = [rule.estimate(0, (k, n - k), alpha).radius for k in range(n + 1)]
+    assert [radius_of(k, sigma=2.0, n=n, alpha=alpha, noise="uniform") for k in range(n + 1)] == reached
+    for r in (0.0, 0.3, 1.0, 1.9, 2.5):
+        enough = [k for k, found in enumerate(reached) if found and found >= r]
+        assert least_votes(r, sigma=2.0, n=n, alpha=alpha, noise="uniform") == (enough[0] if enough else n + 1)
+    found = samples_needed(0.5, sigma=1.0, p=0.9, noise="uniform")
+    asked = {"sigma": 1.0, "alpha": 1e-3, "p": 0.9, "noise": "uniform"}
+    chances = [chance_to_certify(0.5, n=n, **asked) for n in range(1, found.samples + 1)]
+    assert chances[-1] >= 0.95 > max(chances[:-1])
+    assert (found.least_p, found.limit, found.least_sigma) == pytest.approx((0.75, 0.8, 0.625))
+    assert not samples_needed(1.0, sigma=1.0, p=1.0, noise="uniform").in_reach
+    assert largest_uniform(2.0, n, alpha) == pytest.approx(reached[-1])
+    with pytest.raises(RequestError, match="noise must be one of gaussian, uniform"):
+        least_votes(0.5, sigma=1.0, n=100, alpha=alpha, noise="cauchy")

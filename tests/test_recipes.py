@@ -88,6 +88,20 @@ def test_the_recipe_of_four_levels_scaled_down_runs_and_is_calibrated_again_by_t
     assert bars.asked == ["calibrate", "build cascade", "certify cascade"]
 
 
+def test_the_recipe_in_l1_passes_a_dry_run_and_runs_scaled_down(cifar10, tmp_path, sigmax):  # noqa: F811
+    recipe, out = RECIPES / "cifar10_l1.toml", tmp_path / "out"
+    changes = [f"data.source=cifar10:{cifar10}", f"out={out}"]
+    dry = sigmax("pipeline", "run", recipe, "--dry-run", *(word for change in changes for word in ("--set", change)))
+    assert dry.returncode == 0, dry.stderr
+    assert not out.exists()
+    runs = Pipeline(PipelineConfig.read(recipe, [*changes, *SMALL])).run(Bars())
+    assert len(runs) == 5
+    assert {run.plan.norm for run in runs} == {"l1"}
+    assert all(verify(run.path).holds for run in runs)
+    cascade = "Cascade(uniform 3.5 / 1.75 / 0.875, last Splitting(scale 1.74902, 892 offsets, 10 classes), 10 classes)"
+    assert repr(sx.load(out / "systems" / "cascade")) == cascade
+
+
 def test_the_comparison_scaled_down_runs_on_the_networks_of_the_cascade(
     cifar10,
     small_cascade,

@@ -94,12 +94,12 @@ def _settings() -> Iterator[str]:
     for objective, loss in OBJECTIVES.items():
         yield f'### [router.loss] with `objective = "{objective}"`'
         yield (loss.__doc__ or "").strip().partition("\n\n")[0]
-        yield markdown(loss, nested=False, without=("sigma", "shares", "scale"))
+        yield markdown(loss, nested=False, without=("sigma", "noise", "shares", "scale"))
     own = {name: method for name, method in known().items() if method.kind.__module__.startswith("sigmax.")}
     for name, method in own.items():
         yield f'### [experts.hyper] with `method = "{name}"`'
         yield method.summary
-        yield markdown(method.kind, nested=False, without=("sigma",))
+        yield markdown(method.kind, nested=False, without=("sigma", "noise"))
 
 
 if __name__ == "__main__":

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from sigmax.schemes.memorized import Memorized as Memorized
     from sigmax.schemes.semi_elastic import SemiElastic as SemiElastic
     from sigmax.schemes.smoothed import Smoothed as Smoothed
+    from sigmax.schemes.splitting import Splitting as Splitting
     from sigmax.systems.folder import load as load
 
 _HOMES = {
@@ -66,6 +67,7 @@ _HOMES = {
     "Sampling": "sigmax.rules.sampling",
     "SemiElastic": "sigmax.schemes.semi_elastic",
     "Smoothed": "sigmax.schemes.smoothed",
+    "Splitting": "sigmax.schemes.splitting",
     "Stage": "sigmax.rules.certificate",
     "VouchedField": "sigmax.schemes.fields",
     "attack_run": "sigmax.jobs.attack",

@@ -14,7 +14,7 @@ from sigmax.bench.contest import _reference as reference
 from sigmax.bench.reference_loop import certify
 from sigmax.models import selective
 
-X = torch.rand(3, 1, 4, 4, generator=torch.Generator().manual_seed(0))
+X = torch.rand(3, 1, 4, 4, generator=torch.Generator().manual_seed(0)).mul(255).round() / 255
 ASKED = Conditions(n0=10, n=100, alpha=0.01, radius=0.1, reference_inputs=1, seconds=0.0)
 
 
@@ -51,6 +51,11 @@ SCHEMES = {
         linear(), field=sx.VouchedField(lambda x: np.full(len(x), 0.3), rate=0.0), classes=3, dim=16
     ),
     "memorized": lambda: sx.Memorized(linear(), sigma0=0.25, classes=3, search="grid", steps=3),
+    "uniform": lambda: sx.Smoothed(linear(), noise=sx.noise.Uniform(0.5), classes=3),
+    "splitting": lambda: sx.Cascade(
+        [sx.Smoothed(linear(), noise=sx.noise.Uniform(0.5), classes=3)],
+        sx.Splitting(linear(), scale=0.25, classes=3),
+    ),
     "lipschitz": lambda: sx.Lipschitz(linear(), 2.0, classes=3),
 }
 

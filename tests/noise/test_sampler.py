@@ -20,13 +20,13 @@ CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True)
-class Uniform:
-    name: ClassVar[str] = "uniform"
+class Square:
+    name: ClassVar[str] = "square"
     norm: ClassVar[str] = "l1"
     sigma: float
 
 
-class UniformSampler(sx.noise.Sampler):
+class SquareSampler(sx.noise.Sampler):
     """Numbers from -1 to 1."""
 
     def fill(self, generator, out):
@@ -43,8 +43,8 @@ class UniformSampler(sx.noise.Sampler):
 
 
 @pytest.fixture
-def uniform(registrations_are_forgotten):
-    sx.noise.register("uniform", UniformSampler())
+def square(registrations_are_forgotten):
+    sx.noise.register("square", SquareSampler())
 
 
 def request(noise, n=256):
@@ -52,8 +52,8 @@ def request(noise, n=256):
 
 
 @pytest.mark.parametrize("kind", [CpuFiller, DeviceFiller])
-def test_a_registered_distribution_fills_batches_scaled_and_added(uniform, kind):
-    x, items = torch.rand(2, 3, 40), [Item(i, (request(Uniform(0.5 + i)),)) for i in range(2)]
+def test_a_registered_distribution_fills_batches_scaled_and_added(square, kind):
+    x, items = torch.rand(2, 3, 40), [Item(i, (request(Square(0.5 + i)),)) for i in range(2)]
     batch, rows = kind(Noisy(x, [0, 1], 0), items, 300, CPU).fill([(0, 0, 150), (1, 100, 250)])
     for i in range(2):
         noise = (batch[rows == i] - x[i]) / (0.5 + i)
@@ -63,7 +63,7 @@ def test_a_registered_distribution_fills_batches_scaled_and_added(uniform, kind)
     assert torch.equal(other, batch[170:220])  # in another batch the same noise
 
 
-def test_a_batch_has_one_distribution(uniform):
+def test_a_batch_has_one_distribution(square):
     largest = []
 
     def model(batch):
@@ -74,7 +74,7 @@ def test_a_batch_has_one_distribution(uniform):
         counts = yield request(noise)
         return counts
 
-    noises = [sx.noise.Gaussian(1.0), Uniform(1.0), sx.noise.Gaussian(0.5), Uniform(0.5)]
+    noises = [sx.noise.Gaussian(1.0), Square(1.0), sx.noise.Gaussian(0.5), Square(0.5)]
     inputs = Noisy(torch.zeros(4, 50), range(4), 0)
     found = dict(run([procedure(noise) for noise in noises], inputs, {"base": Voter(model, classes=2, batch=1024)}))
     assert found == dict.fromkeys(range(4), (256, 0))
@@ -83,10 +83,10 @@ def test_a_batch_has_one_distribution(uniform):
 
 def test_a_name_has_one_sampler_and_an_unknown_one_is_refused():
     assert isinstance(sx.noise.sampler_of(sx.noise.Gaussian(0.5)), sx.noise.GaussianSampler)
-    with pytest.raises(sx.RequestError, match="no sampler for the noise 'uniform'; known are: gaussian"):
-        sx.noise.sampler_of(Uniform(0.5))
+    with pytest.raises(sx.RequestError, match="no sampler for the noise 'square'; known are: gaussian, uniform"):
+        sx.noise.sampler_of(Square(0.5))
     with pytest.raises(sx.RequestError, match="has a sampler already"):
-        sx.noise.register("gaussian", UniformSampler())
+        sx.noise.register("gaussian", SquareSampler())
 
 
 def test_sigma_is_short_for_gaussian_noise():

@@ -25,7 +25,7 @@ def test_a_run(path):
     assert "run.frame()" in page.text
     assert f"sigmax report {path}" in page.text
     facts = dict(zip(page.cells[0::2], page.cells[1::2], strict=False))
-    assert (facts["sigma"], facts["samples"], facts["alpha"]) == ("0.5", "n0 100, n 1,000", "0.001")
+    assert (facts["noise"], facts["samples"], facts["alpha"]) == ("sigma 0.5", "n0 100, n 1,000", "0.001")
     place = page.cells.index("radius")
     radii = [float(cell) for cell in page.cells[place + 1 : page.cells.index("certified accuracy")]]
     accuracies = page.cells[place + len(radii) + 2 :][: len(radii)]

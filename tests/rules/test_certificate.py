@@ -36,13 +36,13 @@ def test_explained():
     parts = {"alpha": 0.02, "stages": stages, "answered_by": "last"}
     found = Certificate(0, 0.56789, Outcome.CERTIFIED, **parts, limited_by="last/estimation")
     assert found.explain() == (
-        "Class 0 within radius 0.5678; limited by last's estimation (p_A >= 0.9876 from 10,000 samples at sigma 0.25)."
+        "Class 0 within radius 0.5678; limited by last's estimation (p_A >= 0.9876 from 10,000 samples at noise 0.25)."
     )
     assert (found.sigma, found.samples, found.limit) == (0.25, 10_100, stages[1])
     torn = Certificate(None, 0.0, Outcome.LEVEL_UNDECIDED, **parts, limited_by="level-0/estimation")
     assert torn.explain() == (
         f"Abstained (level_undecided): {Outcome.LEVEL_UNDECIDED.advice}; decided by level-0's estimation "
-        "(every other p <= 0.1235 from 100 samples at sigma 1)."
+        "(every other p <= 0.1235 from 100 samples at noise 1)."
     )
 
 

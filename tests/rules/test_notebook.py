@@ -41,7 +41,7 @@ class Page(HTMLParser):
 @pytest.mark.parametrize("name", TABLE)
 def test_every_scheme_is_shown_stage_by_stage(name):
     scheme = TABLE[name].build(linear(), 10)
-    x = torch.linspace(0, 1, 128).reshape(2, 1, 8, 8)
+    x = (16 * torch.linspace(0, 1, 128).reshape(2, 1, 8, 8)).round() / 16
     for found in (*scheme.certify(x, n0=50, n=200, alpha=0.01), *scheme.predict(x, n=100, alpha=0.01)):
         page = Page(found._repr_html_())
         assert page.rows == len(found.stages)

@@ -29,9 +29,9 @@ def test_a_certificate_says_what_it_was_asked():
     (c,) = shares(0.9, 0.1).certify(torch.zeros(1, 2), n0=20, n=500, sampling="adaptive", targets=0.25)
     assert c.asked["n"] == 500
     assert c.asked["targets"] == [0.25]
-    assert sx.Sampling(**{k: v for k, v in c.asked.items() if k not in ("n0", "n")}).targets == (0.25,)
+    assert sx.Sampling(**{k: v for k, v in c.asked.items() if k not in ("n0", "n", "norm")}).targets == (0.25,)
     (c,) = shares(0.9, 0.1).certify(torch.zeros(1, 2), n0=20, n=500)
-    assert c.asked == {"n0": 20, "n": 500, "kind": "fixed"}
+    assert c.asked == {"n0": 20, "n": 500, "norm": "l2", "kind": "fixed"}
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_an_impossible_schedule_is_refused(options, message):
 
 
 def test_a_cap_from_outside_is_refused():
-    with pytest.raises(sx.RequestError, match="a cap is set by schemes"):
+    with pytest.raises(sx.RequestError, match="cap, floor and wanted are set by schemes"):
         shares(0.9, 0.1).certify(torch.zeros(1, 2), n=500, sampling=sx.Sampling("adaptive", cap=0.5))
 
 

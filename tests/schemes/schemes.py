@@ -15,6 +15,7 @@ from sigmax import models
 from sigmax.schemes.scheme import Scheme
 
 DIM = 16
+GRID = 16  # of the digits, so that a multiple of it is one too
 
 
 @dataclass(frozen=True)
@@ -23,14 +24,17 @@ class Row:
 
     build: from a network that returns scores (rows of a half-space's differ by its distance), and its classes.
     slack: on a half-space, by how much less than the distance to its edge the true radius is.
+    stretch: how many times the l2 distance to the edge the one in its own norm is.
     """
 
     build: Callable[[nn.Module, int], Scheme]
     slack: float = 0.0
+    stretch: float = 1.0
     least_samples: int = 40  # fewer are refused at alpha = 0.001; 0: it samples none
     may_be_expert: bool = True
     noise: bool = True
     saves: bool = True  # a folder can hold it
+    known: bool = True  # what is true of it on half-spaces of any points
 
 
 def smoothed(model, classes, sigma=0.5):
@@ -64,6 +68,37 @@ def multiscale(model, classes, **options):
     return sx.Multiscale(model, sigmas=(0.25, 0.5, 1.0), classes=classes, batch=64, **options)
 
 
+def uniform(model, classes, scale=1.0):
+    return sx.Smoothed(model, noise=sx.noise.Uniform(scale), classes=classes, batch=64)
+
+
+def uniform_dual(model, classes):
+    router = registered(seed=1, classes=2) if isinstance(model, models.Classifier) else Router()
+    experts = [uniform(model, classes, 0.5), uniform(model, classes, 1.0)]
+    return sx.Dual(uniform(router, 2), experts)
+
+
+def uniform_cascade(model, classes):
+    confidence = 0.6 if classes == 2 else 0.5
+    levels = [uniform(models.selective(model, confidence=confidence), classes, scale) for scale in (2.0, 1.0)]
+    return sx.Cascade(levels, uniform(model, classes, 0.5), thresholds=(0.6, 0.5))
+
+
+def splitting(model, classes):
+    return sx.Splitting(model, scale=0.4, grid=15 * GRID, classes=classes, batch=64)
+
+
+def splitting_dual(model, classes):
+    router = registered(seed=1, classes=2) if isinstance(model, models.Classifier) else Router()
+    return sx.Dual(uniform(router, 2), [splitting(model, classes), uniform(model, classes)])
+
+
+def splitting_cascade(model, classes):
+    confidence = 0.6 if classes == 2 else 0.5
+    level = uniform(models.selective(model, confidence=confidence), classes)
+    return sx.Cascade([level], splitting(model, classes))
+
+
 def elastic(model, classes, *, rate=0.02):
     """Noise that grows with the distance from some points, in the dimension of the half-space or the digits."""
     dim = DIM if classes == 2 else 64
@@ -95,6 +130,12 @@ TABLE = {
     "dual-consensus": Row(lambda model, classes: dual(model, classes, "consensus")),
     "cascade-selective": Row(cascade),
     "cascade-multiscale": Row(lambda model, classes: multiscale(model, classes, thresholds=(0.6, 0.7))),
+    "uniform": Row(uniform, stretch=DIM**0.5),
+    "uniform-dual": Row(uniform_dual, stretch=DIM**0.5),
+    "uniform-cascade": Row(uniform_cascade, stretch=DIM**0.5),
+    "splitting": Row(splitting, least_samples=0, known=False),
+    "splitting-dual": Row(splitting_dual, known=False),
+    "splitting-cascade": Row(splitting_cascade, known=False),
     "lipschitz": Row(lambda model, classes: sx.Lipschitz(model, 50.0, classes=classes), least_samples=0, noise=False),
     "semi-elastic": Row(elastic),
     "semi-elastic-vouched": Row(vouched, saves=False),

@@ -216,7 +216,7 @@ defers = false
         ('format = 1\nscheme = "smoothed"', "has format 1; this version reads format 2"),
         ("format = 2", "describes no scheme"),
         ('format = 2\n[scheme]\nscheme = "quantum"', "unknown scheme 'quantum'"),
-        ('format = 2\n[scheme]\nscheme = "smoothed"', "lacks noise, sigma"),
+        ('format = 2\n[scheme]\nscheme = "smoothed"', "lacks noise"),
         (SMOOTHED, "names no file and fingerprint"),
         (
             f'{SMOOTHED}[networks.base]\nfile = "../net.safetensors"\nfingerprint = "x"',

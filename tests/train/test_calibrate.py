@@ -209,7 +209,7 @@ def test_the_best_thresholds_are_found(halves):
 
 def test_what_cannot_be_calibrated_is_refused(halves):
     odd = sx.Cascade([sx.Smoothed(Linear(1.0), sigma=1.0, classes=2)], cascade(0.5, 0.2))
-    with pytest.raises(RequestError, match="a cascade whose last is Smoothed; got Cascade"):
+    with pytest.raises(RequestError, match="a cascade whose last is Smoothed or deterministic; got Cascade"):
         calibrate(odd, halves, CalibrateOptions(), n=N, alpha=ALPHA)
     for wrong, said in [
         ({"published": (1.0,)}, "published are for objective"),

@@ -16,7 +16,7 @@ from sigmax.models import Description
 from sigmax.systems import fingerprint
 from sigmax.train import (
     Batch,
-    Gaussian,
+    GaussianTraining,
     Mixed,
     RoutedConsistency,
     Settings,
@@ -152,7 +152,7 @@ def test_one_network_for_several_sigmas(bars, out):
 def test_data_dependent_noise_is_refused(bars, out):
     with pytest.raises(RequestError, match="denoised training has one noise for all images, and data-dependent"):
         train_classifier(
-            bars, sigma=0.25, denoiser=denoiser(), out=out, method=lambda s: with_moving_noise(Gaussian(s), {})
+            bars, sigma=0.25, denoiser=denoiser(), out=out, method=lambda s: with_moving_noise(GaussianTraining(s), {})
         )
 
 

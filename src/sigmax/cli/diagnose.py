@@ -51,7 +51,7 @@ def gradients(
     from sigmax.train.methods.registry import make_method
 
     model, description = models.load(network, device=device or "cpu")
-    noise = noise_of(network, description, sigma)
+    noise = noise_of(network, description, "gaussian", sigma).sigma
     learner = make_method(method, noise, with_changes(MethodKeys(), changes or []).method)
     if out is not None and out.exists():
         raise RequestError(f"{out} exists already; name another file with --out")

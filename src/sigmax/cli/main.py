@@ -14,7 +14,7 @@ import typer
 from sigmax.cli import bench, certify, compare, demo, diagnose, pipeline, plan, predict, report
 from sigmax.cli.build.cascade import cascade, multiscale
 from sigmax.cli.build.dual import dual
-from sigmax.cli.build.others import lipschitz, memorized, semi_elastic
+from sigmax.cli.build.others import lipschitz, memorized, semi_elastic, splitting
 from sigmax.cli.build.smoothed import smoothed
 from sigmax.cli.help import plain
 from sigmax.cli.progress import GO_ON, by_interrupt, complain, quiet_but_first, say, warned
@@ -36,7 +36,7 @@ train = typer.Typer(help="Train networks for smoothing.", no_args_is_help=True)
 for verb in (classifier.classifier, denoiser.denoiser, router.router):
     train.command()(verb)
 build = typer.Typer(help="Build a system: a scheme and its networks as one folder.", no_args_is_help=True)
-for kind in (smoothed, dual, cascade, multiscale, semi_elastic, memorized, lipschitz):
+for kind in (smoothed, dual, cascade, multiscale, semi_elastic, memorized, lipschitz, splitting):
     build.command()(kind)
 
 

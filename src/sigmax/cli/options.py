@@ -1,5 +1,6 @@
 """Options that several verbs share, so that they read and mean the same everywhere."""
 
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -14,6 +15,9 @@ CompileName = Literal["off", "default", "graphs", "tuned", "denoiser", "auto"]
 SOURCES = (
     "cifar10:PATH, cifar100:PATH, digits, fashion:PATH, folder:PATH, mnist:PATH, npz:PATH"  # and what packages add
 )
+
+KINDS = ("gaussian", "uniform")  # of noise that a system may vote under; a number alone is Gaussian
+UNIFORM = "uniform:0.5 is uniform noise of scale 0.5, for radii in l1"
 
 System = Annotated[
     str,
@@ -114,6 +118,27 @@ def keys(source: str) -> Any:
         raise typer.Exit
 
     return typer.Option("--keys", help="List the keys of --set and end.", callback=show, is_eager=True)
+
+
+def noise(text: str | None, option: str = "--sigma", kinds: Sequence[str] = KINDS) -> tuple[str | None, str | None]:
+    """Distribution and level of noise such as 0.5 (Gaussian), or uniform:0.5; None where it is not given.
+
+    The level is text, since some options list several: uniform:0.5,1.
+    """
+    if text is None:
+        return None, None
+    name, colon, rest = text.partition(":")
+    kind, asked = (name.strip(), rest) if colon else ("gaussian", text)
+    if kind not in kinds or not asked.strip():
+        others = " or ".join(f"{other}:0.5" for other in kinds if other != "gaussian")
+        raise RequestError(f"{option} must be a noise such as 0.5 (Gaussian), {others}; got {text!r}")
+    return kind, asked
+
+
+def level(text: str | None, option: str = "--sigma", kinds: Sequence[str] = KINDS) -> tuple[str | None, float | None]:
+    """The same with the level as a number."""
+    kind, asked = noise(text, option, kinds)
+    return kind, None if asked is None else numbers(asked, option, "one noise level such as 0.5")[0]
 
 
 def numbers(listed: str, option: str, expected: str) -> list[float]:

@@ -2,11 +2,11 @@
 
 import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sigmax.cli.options import Alpha
+from sigmax.cli.options import UNIFORM, Alpha, level
 from sigmax.cli.progress import console, say
 from sigmax.errors import RequestError
 from sigmax.records.rounding import down, up
@@ -22,8 +22,8 @@ NEAR_ONE = 0.9999  # from here on p_A is printed as 1 - ...
 
 
 def plan(
-    radius: Annotated[float, typer.Option(help="The l2 radius wanted, in pixels of [0, 1].")],
-    sigma: Annotated[float, typer.Option(help="Standard deviation of the noise.")],
+    radius: Annotated[float, typer.Option(help="The radius wanted, in pixels of [0, 1]: l2, or l1 of uniform noise.")],
+    sigma: Annotated[str, typer.Option(metavar="NOISE", help=f"Standard deviation of the noise; {UNIFORM}.")],
     p: Annotated[
         float | None, typer.Option("--p", help="p_A, the class's true probability under noise; without it, several.")
     ] = None,
@@ -42,20 +42,23 @@ def plan(
 
     if n is not None and not 1 <= n <= MOST_SAMPLES:
         raise RequestError(f"--n must be from 1 to {MOST_SAMPLES:,} samples; got {n}")
-    asked = {"sigma": sigma, "alpha": alpha, "chance": chance}
+    noise, at = level(sigma)
+    asked: dict[str, Any] = {"sigma": at, "alpha": alpha, "chance": chance, "noise": noise}
     if p is None:
         console.print(_table([samples_needed(radius, p=share, **asked) for share in SHOWN]))
     else:
         for line in _answer(samples_needed(radius, p=p, **asked)):
             say(line)
     if n is not None:
-        say(_with(radius, sigma, n, alpha, p))
+        say(_with(radius, float(at or 0), n, alpha, p, str(noise)))
 
 
 def _answer(found: "SamplesNeeded") -> list[str]:
-    wanted = f"Radius {found.radius:g} at sigma {found.sigma:g}"
+    wanted = f"Radius {found.radius:g} at {_noise(found)}"
     if not found.in_reach:
         end = f"its radius stays below {_limit(found)}" if found.limit else "nothing is certified"
+        if found.noise == "uniform" and found.radius >= found.sigma:
+            return [f"{wanted} is out of reach: under uniform noise every radius stays below its scale."]
         return [
             f"{wanted} is out of reach where p_A is {found.p:.15g}: however many samples, {end}.",
             f"It takes p_A {_least_p(found)}{_more_noise(found)}.",
@@ -80,6 +83,10 @@ def _in_the_end(found: "SamplesNeeded") -> str:
     return f"However many samples, p_A {found.p:.15g} stays below the radius {_limit(found)};"
 
 
+def _noise(found: "SamplesNeeded") -> str:
+    return f"{'sigma' if found.noise == 'gaussian' else found.noise} {found.sigma:g}"
+
+
 def _limit(found: "SamplesNeeded") -> str:
     """What a radius stays below, rounded up so that it does."""
     return up(found.limit, DECIMALS) if math.isfinite(found.limit) else "no limit"
@@ -102,7 +109,8 @@ def _digits(value: float, digits: int, side: str) -> str:
 def _more_noise(found: "SamplesNeeded") -> str:
     if found.least_sigma is None:
         return "; with p_A of one half or less no noise level is enough"
-    return f", or a sigma above {_digits(found.least_sigma, 4, ROUND_FLOOR)} at which p_A were the same"
+    what = "scale" if found.noise == "uniform" else "sigma"
+    return f", or a {what} above {_digits(found.least_sigma, 4, ROUND_FLOOR)} at which p_A were the same"
 
 
 def _table(rows: "list[SamplesNeeded]") -> "Table":
@@ -110,7 +118,7 @@ def _table(rows: "list[SamplesNeeded]") -> "Table":
 
     first = rows[0]
     table = Table(
-        title=f"samples for radius {first.radius:g} at sigma {first.sigma:g}, alpha {first.alpha:g}",
+        title=f"samples for radius {first.radius:g} at {_noise(first)}, alpha {first.alpha:g}",
         caption=(
             f"enough with a chance of {100 * first.chance:g}%; the radius takes p_A "
             f"{_least_p(first)}"
@@ -125,16 +133,16 @@ def _table(rows: "list[SamplesNeeded]") -> "Table":
     return table
 
 
-def _with(radius: float, sigma: float, n: int, alpha: float, p: float | None) -> str:
+def _with(radius: float, sigma: float, n: int, alpha: float, p: float | None, noise: str) -> str:
     from sigmax.planning import chance_to_certify, least_votes
-    from sigmax.radius import largest
+    from sigmax.radius import largest, largest_uniform
 
-    most = down(largest(sigma, n, alpha), DECIMALS)
-    votes = least_votes(radius, sigma=sigma, n=n, alpha=alpha)
+    most = down((largest_uniform if noise == "uniform" else largest)(sigma, n, alpha), DECIMALS)
+    votes = least_votes(radius, sigma=sigma, n=n, alpha=alpha, noise=noise)
     if votes > n:
         return f"With {n:,} samples radius {radius:g} is out of reach: even if all agree they show {most}."
     likely = ""
     if p is not None:
-        chance = 100 * chance_to_certify(radius, sigma=sigma, n=n, alpha=alpha, p=p)
+        chance = 100 * chance_to_certify(radius, sigma=sigma, n=n, alpha=alpha, p=p, noise=noise)
         likely = f", which happens with a chance of {down(chance, 1)}%"
     return f"With {n:,} samples {votes:,} votes for the class certify it{likely}; the largest radius is {most}."

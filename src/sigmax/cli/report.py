@@ -1,5 +1,6 @@
 """`sigmax report`: tables and curves from run files."""
 
+import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,6 +12,8 @@ from sigmax.cli.progress import console, say
 from sigmax.cli.tables import shown
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from sigmax.data import Dataset
     from sigmax.records.run import Run
 
@@ -27,6 +30,12 @@ def report(
     image_size: ImageSize = None,
     radii: Annotated[
         str | None, typer.Option(help="Radii of the tables, such as 0,0.25,0.5 (default: as far as the runs reach).")
+    ] = None,
+    linf: Annotated[
+        int | None,
+        typer.Option(
+            "--linf", metavar="DIM", help="Also print what the radii imply in l-infinity for inputs of DIM numbers."
+        ),
     ] = None,
 ) -> None:
     """Write a folder with a page to explore (report.html), tables and curves of the given runs.
@@ -50,10 +59,28 @@ def report(
     written = write(by_name.values(), out, radii=asked, images=images, found=found)
     frame = table(by_name, found, grid(by_name.values(), asked), strict=False)
     console.print(shown(frame, norm=norm_of(by_name.values())))
+    if linf is not None:
+        console.print(_implied(by_name.values(), linf))
     _print_cautions(by_name)
     for name in found.routings:
         say(in_a_line(name, by_name[name], found))
     say("Wrote " + ", ".join(str(path) for path in written))
+
+
+def _implied(runs: "Iterable[Run]", dim: int) -> "Table":
+    """Certified accuracy in l-infinity, named as what it is."""
+    from rich.table import Table
+
+    from sigmax.records.rounding import share_down
+    from sigmax.report.metrics.implied import STEPS, implied_accuracy
+
+    frame = implied_accuracy(runs, dim)
+    title = f"certified accuracy in % at l-infinity radius (in 1/255), implied by the radii above, {dim:,} numbers"
+    table = Table("name", "implied by", *(f"{steps:g}" for steps in STEPS), title=title)
+    for _, row in frame.iterrows():
+        name, norm, *shares = row
+        table.add_row(name, norm, *("-" if math.isnan(share) else share_down(share) for share in shares))
+    return table
 
 
 def _print_cautions(runs: "Mapping[str, Run]") -> None:

@@ -13,17 +13,23 @@ import torch
 from torch import Tensor
 
 from sigmax.engine.inputs import Item, Noisy, sent
+from sigmax.engine.splits import SplitFiller
 from sigmax.noise import philox, sampler_of
 from sigmax.noise.addressed import BLOCK, Address, BlockSource, empty
 from sigmax.noise.sampler import Rows
 from sigmax.radius.noise import grid_of
+from sigmax.radius.splitting import Split
 
 WORTH_A_THREAD = 32_768  # numbers a block: fewer are sampled faster than another thread is started
 Spans = Sequence[tuple[int, int, int]]  # which samples of which items stand in a batch: (item, first, last)
 
 
-def filler_for(device: torch.device, inputs: Noisy, items: Sequence[Item], size: int) -> "CpuFiller | DeviceFiller":
+def filler_for(
+    device: torch.device, inputs: Noisy, items: Sequence[Item], size: int
+) -> "CpuFiller | DeviceFiller | SplitFiller":
     """What fills the batches of a network on this device."""
+    if isinstance(items[0].request.noise, Split):
+        return SplitFiller(inputs, items, size, device)
     kind = CpuFiller if device.type == "cpu" else DeviceFiller
     return kind(inputs, items, size, device)
 

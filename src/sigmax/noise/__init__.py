@@ -8,6 +8,8 @@ score there and a `Sampler` here, registered under its name.
 
 from sigmax.noise.gaussian import GaussianSampler
 from sigmax.noise.sampler import Sampler, register, sampler_of
+from sigmax.noise.uniform import UniformSampler
 from sigmax.radius.noise import Gaussian, Noise
+from sigmax.radius.uniform import Uniform
 
-__all__ = ["Gaussian", "GaussianSampler", "Noise", "Sampler", "register", "sampler_of"]
+__all__ = ["Gaussian", "GaussianSampler", "Noise", "Sampler", "Uniform", "UniformSampler", "register", "sampler_of"]

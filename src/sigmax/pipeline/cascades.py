@@ -14,12 +14,14 @@ from sigmax.pipeline.config import PipelineConfig
 from sigmax.pipeline.data import PipelineData
 from sigmax.pipeline.phase import Advance, Phase
 from sigmax.progress import silent
+from sigmax.rules.smoothed import SmoothedRule
 from sigmax.schemes.cascade import Cascade
 from sigmax.schemes.scheme import Scheme
 from sigmax.schemes.smoothed import Smoothed
-from sigmax.train.calibrate import Answers, Estimate, chosen, kept_answers, read_thresholds, write_thresholds
+from sigmax.train.calibrate import Answers, Certain, Estimate, chosen, kept_answers, read_thresholds, write_thresholds
 
 ANSWERED = ("calibrate.samples", "certify.seed", "certify.dtype")  # what answers depend on, beside their network
+CERTIFIED = ("certify.dtype",)  # the same of a deterministic expert, which certifies them
 CALIBRATED = ("n", "alpha", "seed", "dtype")  # of the certificates to come: what thresholds are chosen for
 
 
@@ -48,7 +50,8 @@ class Cascades:
             return
         for place, name in enumerate(self.names):
             file = self.answers(place)
-            decided = (*depends_of(name), *ANSWERED)
+            random = self.config.experts.rule_of(place).is_random
+            decided = (*depends_of(name), *(ANSWERED if random else CERTIFIED))
             yield Phase(f"answers of {name}", (file,), partial(self._answer, place), file.is_file, decided)
         yield Phase("calibrate", (self.file,), self._calibrate, self.file.is_file, (*depends, *self.depends))
 
@@ -73,8 +76,9 @@ class Cascades:
             network: nn.Module = self.network(place)
             if threshold:  # else it never defers
                 network = models.selective(network, confidence=threshold)
-            sigma = self.config.experts.sigmas[place]
-            levels.append(Smoothed(network, sigma=sigma, grid=last.grid, classes=last.classes, **how))
+            rule = self.config.experts.rule_of(place, last.classes)
+            assert isinstance(rule, SmoothedRule)
+            levels.append(Smoothed(network, noise=rule.noise, classes=last.classes, **how))
         return Cascade(levels, last, thresholds=self.config.cascade.thresholds)
 
     def _answer(self, place: int, watch: Advance) -> None:
@@ -84,10 +88,9 @@ class Cascades:
     def _voting(self) -> list[Scheme]:
         return self.experts(self.config.certify.how(self.config.device))
 
-    def _answered(self, experts: list[Scheme], place: int, watch: Advance) -> Answers:
+    def _answered(self, experts: list[Scheme], place: int, watch: Advance) -> Answers | Certain:
         config, expert = self.config, experts[place]
         assert config.calibrate is not None
-        assert isinstance(expert, Smoothed)
         how = {"samples": config.calibrate.samples, "seed": config.certify.seed}
         return kept_answers(self.answers(place), expert, self.data.held_out, **how, watch=watch)
 

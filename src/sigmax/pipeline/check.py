@@ -13,7 +13,7 @@ from sigmax.pipeline.config import PipelineConfig
 from sigmax.pipeline.data import PipelineData
 from sigmax.pipeline.tables import NetworkConfig
 from sigmax.rules.checks import too_much_noise
-from sigmax.schemes.scheme import Scheme
+from sigmax.schemes.scheme import Scheme, whole_steps
 from sigmax.train.finetune import shared_networks
 from sigmax.train.loop.settings import Settings
 
@@ -56,14 +56,20 @@ def check_data(config: PipelineConfig, data: PipelineData) -> None:
         select(len(test), start=certify.start, skip=certify.skip, maximum=certify.max)
 
 
+LOOKED_AT = 32  # images that must be on the grid of splitting noise
+
+
 def check_networks(config: PipelineConfig, train: Dataset) -> None:
     """Raise unless the networks to train can be built for the data."""
     experts = config.experts
-    for place in range(1 if experts.one_network else len(experts.sigmas)):
+    for place in range(1 if experts.one_network else len(experts.trained)):
         built = _build("[experts]", experts.network_of(place), train, classes=len(train.classes)).description
         start = experts.start_of(place)
         if start is not None:
             _check_start(models.load(start)[1], built)
+    if experts.splitting is not None:
+        with inside("experts.splitting"):
+            whole_steps(torch.from_numpy(train.pixels(range(min(LOOKED_AT, len(train))))), experts.steps)
     if config.router is not None:
         _build("[router]", config.router, train, classes=config.experts.count)
 
@@ -117,13 +123,14 @@ def warn_of_noise(config: PipelineConfig, noises: Sequence[float], on_warning: O
     """Say it when the router's noise is too small for its experts', or a noise drowns every image."""
     named = [("experts.sigmas", sigma) for sigma in config.experts.sigmas]
     if config.router is not None:
-        named.append(("router.sigma", config.router.sigma))
+        named += [] if config.router.sigma is None else [("router.sigma", config.router.sigma)]
     for where, sigma in named:
         warning = too_much_noise(sigma)
         if warning:
             on_warning(f"{where}: {warning}")
-    if config.router is not None and config.router.sigma < max(noises):
+    if config.router is not None and config.router.noise.sigma < max(noises):
+        own = f"router.{'sigma' if config.router.sigma else 'scale'} {config.router.noise.sigma:g}"
         on_warning(
-            f"router.sigma {config.router.sigma:g} is below the largest noise of the experts, {max(noises):g}: routes "
+            f"{own} is below the largest noise of the experts, {max(noises):g}: routes "
             f"cannot be certified as far as that expert certifies; use {max(noises):g} or more"
         )

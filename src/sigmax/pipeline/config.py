@@ -26,7 +26,6 @@ from sigmax.pipeline.tables import (
     RouterConfig,
     Table,
 )
-from sigmax.radius.noise import Gaussian
 from sigmax.rules.cascade.rule import CascadeRule
 from sigmax.rules.procedure import Rule
 from sigmax.rules.routed.rule import DualRule
@@ -75,7 +74,7 @@ class PipelineConfig(Options):
             self._check_dual(self.router)
         if self.cascade is not None:
             self._check_cascade(self.cascade)
-        if self.experts.sigmas:
+        if self.experts.trained:
             self.check_samples(self.experts.rules)
         return self
 
@@ -85,6 +84,8 @@ class PipelineConfig(Options):
             raise RequestError(
                 "[labels] folds and held_out are about experts that are trained here; leave them out beside systems"
             )
+        if "finetune" in self.steps and self.experts.noise != "gaussian":
+            raise RequestError("steps: experts are fine-tuned under Gaussian noise alone; leave out 'finetune'")
         tuned = self.steps.index("finetune") if "finetune" in self.steps else len(self.steps)
         if self.labels.folds > 1 and "router" in self.steps[tuned:]:
             raise RequestError(
@@ -136,9 +137,8 @@ class PipelineConfig(Options):
     def cascade_rule(self, classes: int = 2) -> CascadeRule:
         """The rule of the cascade of the experts."""
         assert self.cascade is not None
-        noises = [Gaussian(sigma, self.experts.grid) for sigma in self.experts.sigmas]
-        last, *levels = (SmoothedRule(noise, classes) for noise in noises)
-        selective = [replace(level, defers=True) for level in reversed(levels)]
+        last, *levels = (self.experts.rule_of(place, classes) for place in range(self.experts.count))
+        selective = [replace(level, defers=True) for level in reversed(levels) if isinstance(level, SmoothedRule)]
         return CascadeRule(tuple(selective), last, self.cascade.thresholds)
 
     def check_samples(self, experts: Sequence[Rule]) -> None:
@@ -154,7 +154,7 @@ class PipelineConfig(Options):
                 self.certify.check(self.cascade_rule())
             if self.router is None:
                 return
-            router = SmoothedRule.gaussian(self.router.sigma, len(experts))
+            router = SmoothedRule(self.router.noise, len(experts))
             for combination in self.certify.rules:
                 self.certify.check(DualRule(router, tuple(experts), combination))
 
@@ -199,6 +199,8 @@ def _with_preset(router: Table) -> tuple[Table, Settings]:
         preset = router_preset(router["preset"], architecture=router.get("model"))
     fields: dict[str, Any] = dict(preset.fields)
     base = {"model": preset.architecture, "sigma": fields.pop("sigma")}
+    if "scale" in router:
+        del base["sigma"]
     return {**base, **router, "loss": _over(fields, loss)}, preset.settings
 
 

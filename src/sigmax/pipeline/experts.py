@@ -11,13 +11,19 @@ from sigmax.pipeline.config import PipelineConfig
 from sigmax.pipeline.data import PipelineData
 from sigmax.pipeline.files import saved
 from sigmax.pipeline.phase import Advance, Phase
+from sigmax.rules.smoothed import SmoothedRule
+from sigmax.rules.splitting import SplittingRule
 from sigmax.schemes.scheme import Scheme
 from sigmax.schemes.smoothed import Smoothed
+from sigmax.schemes.splitting import Splitting
 from sigmax.systems.folder import HEAD, fingerprint, load_together
 from sigmax.train.classifier import train_classifier
+from sigmax.train.loop.noisy import NoiseName
 from sigmax.train.methods.base import Method
 from sigmax.train.methods.registry import make_method
 from sigmax.train.methods.several_noises import Mixed
+
+Trained = tuple[NoiseName, float]  # a noise and its level
 
 
 @dataclass(frozen=True)
@@ -30,10 +36,7 @@ class Experts:
     @cached_property
     def names(self) -> list[str]:
         """What the experts are called in files and tables."""
-        experts = self.config.experts
-        if experts.systems:
-            return [f"expert-{j}" for j in range(len(experts.systems))]
-        return [f"sigma-{sigma!r}" for sigma in experts.sigmas]  # every digit: no two may share a file
+        return self.config.experts.names
 
     @property
     def depends(self) -> tuple[str, ...]:
@@ -87,17 +90,17 @@ class Experts:
         experts, nets = self.config.experts, self.config.out / "nets" / _inside_fold(fold)
         folders = [Path(folder) for folder in self._folders(fold)]
         if experts.one_network:
-            systems = dict(zip(folders, experts.sigmas, strict=True))
-            training = _Training(nets / "experts.safetensors", systems, fold, 0, lambda _: Mixed(experts.sigmas))
-            yield self._phase("experts", training)
+            systems = dict(zip(folders, experts.trained, strict=True))
+            mixed = partial(_mixed, experts.levels, experts.noise)
+            yield self._phase("experts", _Training(nets / "experts.safetensors", systems, fold, 0, mixed))
             return
-        for place, (name, sigma, folder) in enumerate(zip(self.names, experts.sigmas, folders, strict=True)):
+        for place, (name, own, folder) in enumerate(zip(self.names, experts.trained, folders, strict=True)):
             method, _, hyper = experts.method_of(place)
-            made = partial(make_method, method, hyper=hyper)
-            yield self._phase(name, _Training(nets / f"{name}.safetensors", {folder: sigma}, fold, place, made))
+            made = partial(make_method, method, hyper=hyper, noise=own[0])
+            yield self._phase(name, _Training(nets / f"{name}.safetensors", {folder: own}, fold, place, made))
 
     def _phase(self, name: str, training: "_Training") -> Phase:
-        """One network, smoothed with each of its sigmas."""
+        """One network, smoothed with each of its noises."""
         files, fold = [training.network, *(folder / HEAD for folder in training.systems)], training.fold
         named = name if fold < 0 else f"{name} without fold {fold}"
         depends = self.depends_of(name)
@@ -116,15 +119,22 @@ class Experts:
             options=described.options,
             normalisation=described.normalise,
             start=None if start is None else models.load(start)[0],
-            sigma=max(training.systems.values()),
+            sigma=max(level for _, level in training.systems.values()),
+            noise=next(iter(training.systems.values()))[0],
             settings=experts.training_of(place),
             out=training.network,
             method=training.method,
             on_step=watch,
         )
         model, description = models.load(training.network)
-        for folder, sigma in training.systems.items():
-            expert = Smoothed(model, sigma=sigma, grid=experts.grid, classes=description.classes, bound=experts.bound)
+        for folder, own in training.systems.items():
+            rule = experts.rule_of(experts.trained.index(own), description.classes)
+            expert: Scheme
+            if isinstance(rule, SplittingRule):
+                expert = Splitting(model, noise=rule.noise, classes=rule.classes)
+            else:
+                assert isinstance(rule, SmoothedRule)
+                expert = Smoothed(model, noise=rule.noise, classes=rule.classes, bound=experts.bound)
             saved(expert, folder, self.config.store)
 
 
@@ -133,10 +143,16 @@ class _Training:
     """The training of one network."""
 
     network: Path  # what it writes
-    systems: dict[Path, float]  # folders of the experts that the network serves, with their sigmas
+    systems: dict[Path, Trained]  # folders of the experts that the network serves, with their noises
     fold: int
     place: int  # among the experts
     method: Callable[[float], Method]
+
+
+def _mixed(levels: tuple[float, ...], noise: NoiseName, largest: float) -> Method:
+    """Training under all the levels at once; the largest is one of them."""
+    del largest
+    return Mixed(levels, noise=noise)
 
 
 def _inside_fold(fold: int) -> str:

@@ -49,8 +49,14 @@ def whole_request(config: PipelineConfig, images: Mapping[str, str], systems: Se
         del said["experts"]["training"]["epochs"]
     said["data"] = {"held_out": config.data.held_out, **images}
     said["experts"]["systems"] = list(systems)
-    places = range(len(config.experts.sigmas))
-    said["expert"] = {f"sigma-{config.experts.sigmas[place]!r}": _expert(config.experts, place) for place in places}
+    for name, usual in (("noise", "gaussian"), ("scales", []), ("splitting", None)):
+        if said["experts"].get(name) == usual:  # likewise, from before there was other noise; names say which it is
+            said["experts"].pop(name, None)
+    for name in ("sigma", "scale"):
+        if "router" in said and said["router"].get(name) is None:
+            said["router"].pop(name, None)
+    places = range(len(config.experts.trained))  # systems have none
+    said["expert"] = {config.experts.names[place]: _expert(config.experts, place) for place in places}
     said["steps"] = {str(number): step for number, step in enumerate(config.steps, 1)}
     plain: Request = json.loads(json.dumps(said))
     return plain

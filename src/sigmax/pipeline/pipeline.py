@@ -76,7 +76,7 @@ class Pipeline:
             data = self._data
             check_data(config, data)
             check_networks(config, data.train)
-            noises = list(config.experts.sigmas)
+            noises = [level for _, level in config.experts.trained]
             if config.experts.systems:
                 given = self._experts.load({"device": "cpu"})
                 check_systems(config, given, data.train)

@@ -14,6 +14,7 @@ from sigmax.pipeline.data import LabelPart, PipelineData
 from sigmax.pipeline.files import labelled
 from sigmax.pipeline.phase import Advance, OnWarning, Phase
 from sigmax.pipeline.tables import RouterConfig
+from sigmax.radius import Gaussian, Uniform
 from sigmax.rules.routed.rule import Combination
 from sigmax.schemes.composite import common_grid
 from sigmax.schemes.dual import Dual
@@ -64,7 +65,8 @@ class Routers:
         if self.config.store == "bf16":
             models.round_weights(model)
         grid = common_grid({str(place): expert for place, expert in enumerate(experts)})
-        return Dual(Smoothed(model, sigma=self.how.sigma, grid=grid, classes=len(experts), **how), experts, rule=rule)
+        own = self.how.noise if isinstance(self.how.noise, Uniform) else Gaussian(self.how.noise.sigma, grid)
+        return Dual(Smoothed(model, noise=own, classes=len(experts), **how), experts, rule=rule)
 
     def labels_of(self, count: int, tuned: int) -> Labels:
         """The labels that a router is trained on, as those of the final experts."""
@@ -98,7 +100,8 @@ class Routers:
             architecture=how.model,
             options=how.options,
             normalisation=how.normalise,
-            sigma=how.sigma,
+            sigma=how.noise.sigma,
+            noise="gaussian" if isinstance(how.noise, Gaussian) else "uniform",
             start=None if how.start is None else self.network(how.start),
             settings=how.training,
             held_out=how.held_out,
@@ -115,7 +118,7 @@ class Routers:
         last = last_epoch(metrics_path(self._file(count)))
         if last is None or not last.validation:
             return
-        warning = warning_of_collapse(last.validation, routes, advice_on_collapse(self.how.sigma, self.how.loss))
+        warning = warning_of_collapse(last.validation, routes, advice_on_collapse(self.how.noise.sigma, self.how.loss))
         if self.on_note is not None:
             self.on_note(f"router-{count}. {said_of_routes(last.validation, routes)}")
         if warning is not None and self.on_warning is not None:

@@ -13,9 +13,13 @@ from sigmax.config.toml import Place
 from sigmax.config.validation import Count, Options, Positive, Share, Uint64, Weight, about, inside
 from sigmax.errors import RequestError
 from sigmax.pipeline.voting import DATA, SYSTEM, Grid, VotingConfig
+from sigmax.radius import Gaussian, Split, Uniform
+from sigmax.rules.procedure import Rule
 from sigmax.rules.routed.rule import Combination
 from sigmax.rules.smoothed import Bound, SmoothedRule
+from sigmax.rules.splitting import SplittingRule
 from sigmax.train.finetune import FINE_TUNING, check_tuning
+from sigmax.train.loop.noisy import NoiseName
 from sigmax.train.loop.settings import Settings
 from sigmax.train.methods.registry import make_method
 from sigmax.train.router.options import check_loss
@@ -61,10 +65,17 @@ OPTIONS = about("options of the architecture: one for all, or a list")
 class ExpertsConfig(NetworkConfig):
     """Experts to train, one for each sigma, or systems that exist.
 
-    `options`, `method`, `hyper`, `epochs` and `start` are one for all sigmas, or a list of one for each.
+    `options`, `method`, `hyper`, `epochs` and `start` are one for all experts, or a list of one for each, in the order
+    of their noise; the splitting expert comes first.
     """
 
     sigmas: Annotated[tuple[Positive, ...], about("noise of the experts to train, rising, in pixels")] = ()
+    noise: Annotated[Literal["gaussian", "uniform"], about("its distribution; radii are in l2 and l1")] = "gaussian"
+    scales: Annotated[tuple[Positive, ...], about("of uniform noise, in place of sigmas: the most it moves")] = ()
+    splitting: Annotated[
+        Positive | None,
+        about("beside scales: scale of one more expert, exact in l1; the first of the routes, the last of a cascade"),
+    ] = None
     one_network: Annotated[bool, about("one network under all sigmas, rather than one for each")] = False
     options: Annotated[Tables, OPTIONS] = Field(default_factory=dict)  # type: ignore[assignment]  # see `network_of`
     method: Annotated[str | tuple[str, ...], about("training method: one for all, or a list")] = GAUSSIAN
@@ -83,7 +94,10 @@ class ExpertsConfig(NetworkConfig):
         ),
     ] = None
     bound: Annotated[Bound, about("how rivals are bounded: see `Smoothed`")] = "one-sided"
-    grid: Annotated[Grid | None, about("255 for 8-bit images: noise in whole steps of 1/255, the router's too")] = None
+    grid: Annotated[
+        Grid | None,
+        about("255 for 8-bit images: noise in whole steps of 1/255, the router's too; 255 is usual for splitting"),
+    ] = None
     systems: Annotated[
         tuple[str, ...], SYSTEM, about("system folders, from least noise to most; instead of all others")
     ] = ()
@@ -91,50 +105,99 @@ class ExpertsConfig(NetworkConfig):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        if bool(self.sigmas) == bool(self.systems):
+        if self.noise == "uniform" and self.sigmas:
+            raise RequestError("sigmas are of Gaussian noise; beside noise = 'uniform' give scales")
+        if self.noise == "gaussian" and (self.scales or self.splitting):
+            raise RequestError("scales and splitting are for radii in l1: set noise = 'uniform' beside them")
+        if bool(self.levels) == bool(self.systems):
             raise RequestError("it needs either sigmas, to train one expert for each, or systems that exist")
+        if self.noise == "uniform" and self.grid is not None and self.splitting is None:
+            raise RequestError(
+                "grid goes with Gaussian noise, or with splitting, which certifies stored images exactly"
+            )
         if self.count < 2:
             raise RequestError("it needs two or more experts; certify a single one with sigmax certify")
         beside = sorted(self.model_fields_set - {"systems"})
         if self.systems and beside:
             raise RequestError(f"systems exist and are not trained; leave out {', '.join(beside)}, or systems")
-        if any(one >= next_ for one, next_ in pairwise(self.sigmas)):
-            raise RequestError(f"sigmas must be strictly rising; got {list(self.sigmas)}")
-        if self.sigmas:
+        if any(one >= next_ for one, next_ in pairwise(self.levels)):
+            raise RequestError(f"{self._called} must be strictly rising; got {list(self.levels)}")
+        if self.levels:
             self._check_methods()
         return self
 
     def _check_methods(self) -> None:
         lists = [name for name in BY_SIGMA if isinstance(getattr(self, name), tuple)]
         for name in lists:
-            if len(getattr(self, name)) != len(self.sigmas):
+            if len(getattr(self, name)) != self.count:
+                each = f"{self.count} experts, splitting first" if self.splitting else f"{self.count} {self._called}"
                 raise RequestError(
-                    f"{name} must be one for all, or a list of one for each of the {len(self.sigmas)} sigmas; got "
+                    f"{name} must be one for all, or a list of one for each of the {each}; got "
                     f"{len(getattr(self, name))}"
                 )
+        if self.one_network and self.splitting:
+            raise RequestError("one_network is for several scales of one noise; leave it out, or splitting")
         if self.one_network and (self.method != GAUSSIAN or self.hyper):
             raise RequestError(
-                "one_network trains by cross-entropy under a random one of the sigmas; leave out method and hyper, or "
-                "train a network for each sigma"
+                f"one_network trains by cross-entropy under a random one of the {self._called}; leave out method and "
+                "hyper, or train a network for each of them"
             )
         if self.one_network and lists:
-            raise RequestError(f"one_network trains one network for all sigmas; give one {lists[0]}, not a list")
-        for place_ in range(len(self.sigmas)):
-            make_method(*self.method_of(place_)).images(self.training.batch)
+            raise RequestError(
+                f"one_network trains one network for all {self._called}; give one {lists[0]}, not a list"
+            )
+        for place_, (noise, _) in enumerate(self.trained):
+            make_method(*self.method_of(place_), noise=noise).images(self.training.batch)
 
     @property
     def count(self) -> int:
         """How many experts there are."""
-        return len(self.sigmas or self.systems)
+        return len(self.trained or self.systems)
 
     @property
-    def rules(self) -> list[SmoothedRule]:
+    def levels(self) -> tuple[float, ...]:
+        """The noise levels of additive noise, rising."""
+        return self.sigmas or self.scales
+
+    @property
+    def _called(self) -> str:
+        """What the file calls these levels."""
+        return "scales" if self.scales else "sigmas"
+
+    @property
+    def trained(self) -> list[tuple[NoiseName, float]]:
+        """Noise and level of each expert that is trained, in their order."""
+        split: list[tuple[NoiseName, float]] = [] if self.splitting is None else [("splitting", self.splitting)]
+        return [*split, *((self.noise, level) for level in self.levels)]
+
+    @property
+    def names(self) -> list[str]:
+        """What the experts are called in files and tables, with every digit: no two may share a file."""
+        if self.systems:
+            return [f"expert-{j}" for j in range(len(self.systems))]
+        return [f"{'sigma' if noise == 'gaussian' else noise}-{level!r}" for noise, level in self.trained]
+
+    @property
+    def rules(self) -> list[Rule]:
         """How experts that are trained here certify; of two classes, which is the least there is."""
-        return [SmoothedRule.gaussian(sigma, 2, grid=self.grid, bound=self.bound) for sigma in self.sigmas]
+        return [self.rule_of(place) for place in range(len(self.trained))]
+
+    @property
+    def steps(self) -> int:
+        """Steps from 0 to 1 that images have for the splitting expert: those of 8 bits unless the file says others."""
+        return 255 if self.grid is None else self.grid
+
+    def rule_of(self, place: int, classes: int = 2) -> Rule:
+        """How one of them does."""
+        noise, level = self.trained[place]
+        if noise == "splitting":
+            return SplittingRule(Split.of_scale(level, self.steps), classes)
+        made = Gaussian(level, self.grid) if noise == "gaussian" else Uniform(level)
+        return SmoothedRule(made, classes, self.bound)
 
     def method_of(self, place: int) -> tuple[str, float, Table]:
         """Name, noise and hyper-parameters of the training method of an expert."""
-        return self._of("method", place), self.sigmas[place], self._of("hyper", place)
+        return self._of("method", place), self.trained[place][1], self._of("hyper", place)
 
     def network_of(self, place: int) -> NetworkConfig:
         """The network of an expert."""
@@ -174,7 +237,8 @@ class LabelsConfig(VotingConfig):
 class RouterConfig(NetworkConfig):
     """The router of a Dual: a smoothed classifier whose classes are the experts."""
 
-    sigma: Annotated[Positive, about("noise of the router, at least the largest of the experts'")]
+    sigma: Annotated[Positive | None, about("noise of the router, at least the largest of the experts'")] = None
+    scale: Annotated[Positive | None, about("of uniform noise, in place of sigma: for experts in l1")] = None
     preset: Annotated[str | None, about("settings of a paper, for what the table leaves out")] = None
     held_out: Annotated[float, Field(gt=0, lt=1, description="share of the labels to watch the training with")] = 0.1
     start: Annotated[int | None, Field(ge=0, description="place of the expert whose network to begin with")] = None
@@ -183,9 +247,16 @@ class RouterConfig(NetworkConfig):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
+        if (self.sigma is None) == (self.scale is None):
+            raise RequestError("it needs either sigma, of Gaussian noise, or scale, of uniform noise")
         with inside("loss"):
-            check_loss(self.sigma, self.loss)
+            check_loss(self.noise.sigma, self.loss)
         return self
+
+    @property
+    def noise(self) -> Gaussian | Uniform:
+        """What it votes under."""
+        return Gaussian(self.sigma) if self.sigma is not None else Uniform(self.scale)  # type: ignore[arg-type]  # one is
 
 
 class FinetuneConfig(Options):

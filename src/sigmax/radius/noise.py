@@ -31,7 +31,7 @@ class Noise(Protocol):
 
     @property
     def sigma(self) -> float:
-        """The level of the noise, in units of the input."""
+        """The level of the noise, in units of the input: what a record calls sigma, whatever the distribution."""
 
     def margin(self, high: float, low: float) -> float:
         """z(high) - z(low), rounded down; 0 where it is not positive.
@@ -89,12 +89,20 @@ class Gaussian:
 
 Make = Callable[[Any], Noise]  # from a level that was not checked
 _noises: dict[str, Make] = {}
+_levels: dict[str, str] = {}  # what the level is called, where that is not sigma
+LEVELS = ("sigma", "scale")  # what it may be called
 
 
-def register(name: str, make: Make) -> None:
-    """Make a noise known by its name, so that plans and system folders can name it; `make` checks its sigma."""
+def register(name: str, make: Make, *, level: str = "sigma") -> None:
+    """Make a noise known by its name, so that plans and system folders can name it; `make` checks its level.
+
+    level: what a description calls that: "sigma" where it is a standard deviation, else "scale".
+    """
     if _noises.setdefault(name, make) is not make:
         raise RequestError(f"a noise {name!r} is registered already; choose another name")
+    if level not in LEVELS:
+        raise RequestError(f"the level of a noise is called {' or '.join(LEVELS)}; got {level!r}")
+    _levels[name] = level
 
 
 def noise_from(description: Mapping[str, object]) -> Noise:
@@ -102,17 +110,39 @@ def noise_from(description: Mapping[str, object]) -> Noise:
     name = description.get("noise")
     if not isinstance(name, str) or name not in _noises:
         raise RequestError(f"unknown noise {name!r:.80}; this installation of sigmax knows: {', '.join(_noises)}")
+    surplus = [level for level in LEVELS if level in description and level != _levels[name]]
+    if surplus:
+        raise RequestError(f"the noise {name!r:.80} has a {_levels[name]} and no {surplus[0]}; the file is damaged")
     if "grid" not in description:
-        return _noises[name](description.get("sigma"))
+        return _noises[name](description.get(_levels[name]))
     if name != Gaussian.name:
-        raise RequestError(f"the noise {name!r:.80} has no grid; the file is damaged")
+        raise RequestError(
+            f"the noise {name!r:.80} has no grid: only Gaussian noise is added in whole steps. In l1 Splitting "
+            "certifies 8-bit images exactly"
+        )
     return Gaussian(description.get("sigma"), description["grid"])  # type: ignore[arg-type]  # it checks them
 
 
 def described(noise: Noise) -> dict[str, Any]:
     """The noise as plain data, from which `noise_from` makes it again."""
-    grid = grid_of(noise)
-    return {"noise": noise.name, "sigma": noise.sigma, **({} if grid is None else {"grid": grid})}
+    level, grid = _levels.get(noise.name, "sigma"), grid_of(noise)
+    return {"noise": noise.name, level: noise.sigma, **({} if grid is None else {"grid": grid})}
+
+
+def level_in(description: Mapping[str, Any]) -> tuple[str, float] | None:
+    """The level of the noise in a scheme's description, and what it is called; None where it has not one noise."""
+    return next(((name, float(description[name])) for name in LEVELS if name in description), None)
+
+
+def noise_in_words(description: Mapping[str, Any]) -> str | None:
+    """The noise in a scheme's description in words: 'sigma 0.5', 'uniform 0.5'; None where it has not one noise."""
+    found = level_in(description)
+    return None if found is None else f"{found[0] if found[0] == 'sigma' else description['noise']} {found[1]:g}"
+
+
+def level_word(noise: Noise) -> str:
+    """What stands before the level in such words: 'sigma', or the noise's name."""
+    return "sigma" if _levels.get(noise.name, "sigma") == "sigma" else noise.name
 
 
 def grid_of(noise: Noise) -> int | None:
@@ -130,11 +160,12 @@ def _margin(sigma: float, high: float, low: float) -> float:
 
 
 def _scaled(sigma: float, high: float, low: float) -> float:
-    return _usable(sigma) * (high - low) * (1 - 4 * EPS) if high > low else 0.0
+    return usable_level(sigma) * (high - low) * (1 - 4 * EPS) if high > low else 0.0
 
 
 @lru_cache(maxsize=1024)
-def _usable(sigma: float) -> float:
+def usable_level(sigma: float) -> float:
+    """The level that a score may use: samples are scaled by a 32-bit float, which may be a little less."""
     return min(sigma, float(np.float32(sigma)))
 
 

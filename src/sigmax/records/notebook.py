@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from sigmax import bounds
 from sigmax.errors import RequestError
+from sigmax.radius.noise import noise_in_words
 from sigmax.records.failed import failed_inputs
 from sigmax.records.lines import Record
 from sigmax.records.rounding import share_down, up
@@ -63,8 +64,9 @@ def _facts(run: "Run") -> Iterator[tuple[str, str]]:
     plan = run.plan
     with suppress(RequestError):  # a scheme of a package that is not installed here can still be shown
         yield "scheme", entry(plan.method).summary
-    if isinstance(plan.rule.get("sigma"), int | float):
-        yield "sigma", f"{plan.rule['sigma']:g}"
+    noise = noise_in_words(plan.rule)
+    if noise is not None:
+        yield "noise", noise
     sampling = str(plan.sampling.get("kind", "fixed"))
     first = "" if plan.n0 is None else f"n0 {plan.n0:,}, "
     yield "samples", f"{first}n {plan.n:,}" + ("" if sampling == "fixed" else f" at most, {sampling}")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from sigmax.errors import RequestError
 from sigmax.files import unzipped_lines
 from sigmax.numbers import is_number
+from sigmax.radius.noise import level_in
 from sigmax.records.assembly import Assembly
 from sigmax.records.inputs import Inputs, indices
 from sigmax.records.lines import Record
@@ -63,7 +64,7 @@ class Run:
         """One row an input, by index. `label`: the true class; `predicted` is -1 and `radius` 0.0 when abstaining.
 
         Without labels `label` and `correct` are missing values (<NA>), never numbers: an abstention would equal them.
-        `sigma`: the noise of the classifier that answered; `limited_by`: the stage that limits the radius.
+        `sigma`: the noise level of the classifier that answered; `limited_by`: the stage that limits the radius.
         """
         import pandas as pd
 
@@ -95,7 +96,8 @@ class Run:
 def sigma_of(plan: Plan, certificate: Certificate) -> float:
     """The noise of the classifier that answered in a run of this plan; NaN where none was asked."""
     if not certificate.stages:
-        return float(plan.rule.get("sigma", math.nan))
+        found = level_in(plan.rule)
+        return math.nan if found is None else found[1]
     return math.nan if certificate.sigma is None else certificate.sigma
 
 

@@ -21,6 +21,7 @@ from sigmax.report.metrics.accuracy import (
 )
 from sigmax.report.metrics.conversion import curve_to_ecdf, ecdf_to_curve, share_of_radius
 from sigmax.report.metrics.distribution import ecdf, ecdf_by_class, known_from, vote_shares
+from sigmax.report.metrics.implied import implied_accuracy
 from sigmax.report.metrics.recertification import Recertified, plug_in, recertify, resample
 from sigmax.report.metrics.routes import routing
 from sigmax.report.metrics.shares import (
@@ -74,6 +75,7 @@ __all__ = [
     "ecdf",
     "ecdf_by_class",
     "ecdf_to_curve",
+    "implied_accuracy",
     "known_from",
     "outcome_shares",
     "plug_in",

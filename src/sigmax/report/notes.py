@@ -12,7 +12,6 @@ from sigmax.report.compare.diagnosis import RoutingAnalysis
 from sigmax.report.metrics.accuracy import certified_radii
 from sigmax.report.metrics.adaptive import mean_samples, on_sampling
 from sigmax.report.metrics.shares import answers_by_part, reasons
-from sigmax.report.runs import norm_of
 from sigmax.report.schemes import assumed_by, part_title, scheme_text
 from sigmax.report.tables import ACR_DECIMALS
 from sigmax.rules.certificate import Outcome, Role
@@ -70,8 +69,6 @@ def on_comparing(runs: Sequence[Run]) -> list[str]:
     sentences = list(_on_data([run.plan.data for run in runs]))
     if len({frozenset(record.index for record in run.records) for run in runs}) > 1:
         sentences.append("the runs do not hold the same inputs; differences between them may come from that")
-    if len({run.plan.norm for run in runs}) > 1:
-        sentences.append(f"the radii are in different norms ({norm_of(runs)}), so they cannot be compared")
     if len({(run.plan.n, run.plan.alpha) for run in runs}) > 1:
         sentences.append("n or alpha differ; more samples or a larger alpha raise every radius by themselves")
     if len({str(sorted(run.plan.sampling.items())) for run in runs}) > 1:
@@ -146,6 +143,8 @@ def _samples(run: Run) -> str:
     plan, stages = run.plan, [stage for record in run.records for stage in record.certificate.stages]
     if stages and all(stage.role is Role.SCORE for stage in stages):
         return "none: the network is read once for each input, without noise"
+    if stages and all(stage.role is Role.OFFSETS for stage in stages):
+        return f"none: the network votes once at each of {stages[0].n:,} offsets"
     sampling = remade(plan.sampling)
     adaptive, several = sampling.kind == "adaptive", any(stage.part for stage in stages)
     words = [

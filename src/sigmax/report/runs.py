@@ -29,7 +29,7 @@ def load(source: Source) -> Run:
 
 
 def norm_of(runs: Iterable[Run]) -> str:
-    """The norm of the runs' radii: 'l2', or 'l2 / linf' where they differ."""
+    """The norm of the runs' radii, which is one: see `refuse_other_norms`."""
     return " / ".join(dict.fromkeys(run.plan.norm for run in runs))
 
 
@@ -65,7 +65,15 @@ def named(sources: Source | Iterable[Source]) -> dict[str, Run]:
             f"{which} has no labels and other runs have: a share certified for any class is no accuracy; report on "
             "them apart"
         )
+    refuse_other_norms(runs)
     return dict(zip(_names(runs), runs, strict=True))
+
+
+def refuse_other_norms(runs: Sequence[Run]) -> None:
+    """Raise unless all radii are in one norm: a number in another norm is another claim."""
+    if len({run.plan.norm for run in runs}) > 1:
+        which = ", ".join(f"{run.path.name}: {run.plan.norm}" for run in runs)
+        raise RequestError(f"the radii of the runs are in different norms ({which}); report on them apart")
 
 
 def _names(runs: list[Run]) -> list[str]:
@@ -94,6 +102,7 @@ def _repeated(names: list[str]) -> set[str]:
 
 def on_shared_inputs(runs: Sequence[Run]) -> list[Run]:
     """The runs cut to the inputs that all of them hold, by rising index; refused where `why_not` has a reason."""
+    refuse_other_norms(runs)
     reason = why_not(runs)
     if reason is not None:
         raise RequestError(reason)

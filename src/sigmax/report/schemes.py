@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from sigmax.radius.noise import level_in, noise_in_words
 from sigmax.records.plan import IMPORTED
 from sigmax.rules.certificate import joined
 from sigmax.rules.registry import assumptions, parts_of
@@ -18,14 +19,14 @@ def scheme_text(rule: Mapping[str, Any]) -> str:
 
 def in_words(rule: Mapping[str, Any]) -> str:
     """The same in short: of a smoothed classifier its noise alone, 'smoothed, sigma 0.5'."""
-    return f"{rule['scheme']}, sigma {short_name(rule)}" if "sigma" in rule else scheme_text(rule)
+    return f"{rule['scheme']}, {_noise(rule)}" if level_in(rule) else scheme_text(rule)
 
 
 def _setting(key: str, value: Any) -> str:
     if isinstance(value, bool):
         return key if value else ""
-    if isinstance(value, Mapping) and "sigma" in value:
-        return f"{key} sigma {short_name(value)}"
+    if isinstance(value, Mapping) and level_in(value):
+        return f"{key} {_noise(value)}"
     if isinstance(value, Mapping) and "scheme" not in value:
         return f"{key} " + " ".join(filter(None, (_setting(name, of) for name, of in value.items())))
     several = isinstance(value, Sequence) and not isinstance(value, str)
@@ -40,13 +41,26 @@ def _short(value: Any) -> str:
 
 def short_name(rule: Mapping[str, Any]) -> str:
     """A part of a scheme in a word: its noise if it has one, else what it is."""
-    if "sigma" in rule:
-        return f"{rule['sigma']:g}" + (f" {rule['bound']}" if rule.get("bound", "one-sided") != "one-sided" else "")
+    found = level_in(rule)
+    if found is not None:
+        return f"{found[1]:g}" + (f" {rule['bound']}" if rule.get("bound", "one-sided") != "one-sided" else "")
     return f"({scheme_text(rule)})" if parts_of(rule) else str(rule["scheme"])
 
 
 def _noise(rule: Mapping[str, Any]) -> str:
-    return f"sigma {short_name(rule)}" if "sigma" in rule else short_name(rule).strip("()")
+    words = noise_in_words(rule)
+    if words is None:
+        return short_name(rule).strip("()")
+    return f"{words.split(' ')[0]} {short_name(rule)}"
+
+
+def other_noises(rule: Mapping[str, Any]) -> list[str]:
+    """The noises beside the Gaussian that a scheme and its parts vote under, in their order."""
+    if rule["scheme"] == IMPORTED:
+        return []
+    inner = (name for part in parts_of(rule) for name in other_noises(part.description))
+    own = [] if rule.get("noise", "gaussian") == "gaussian" else [str(rule["noise"])]
+    return list(dict.fromkeys((*own, *inner)))
 
 
 def assumed_by(rule: Mapping[str, Any]) -> list[str]:

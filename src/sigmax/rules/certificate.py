@@ -9,6 +9,7 @@ from typing import Any
 
 from sigmax.bounds import Spent
 from sigmax.errors import RequestError
+from sigmax.radius.implied import implied_linf
 
 _DIGITS_BEFORE_POINT = 310  # the largest float has 309
 
@@ -76,6 +77,7 @@ class Role(StrEnum):
     ESTIMATION = "estimation"  # votes that prove a bound
     PREDICTION = "prediction"  # votes that predict without a radius
     SCORE = "score"  # one forward pass without noise
+    OFFSETS = "offsets"  # a vote at every offset of splitting noise; not a sample but all there are
     SIGMA = "sigma"  # the noise level of this input; no votes
     MEMORY = "memory"  # what earlier answers made of this one; no votes
     CLAIM = "claim"  # the noise level that another tool's log states; no votes
@@ -126,11 +128,14 @@ class Stage:
         return joined(self.part, self.role)
 
     def in_words(self) -> str:
-        """As the end of a sentence: 'expert-1's estimation (p_A >= 0.93 from 10,000 samples at sigma 0.5)'."""
+        """As the end of a sentence: 'expert-1's estimation (p_A >= 0.93 from 10,000 samples at noise 0.5)'."""
         whose = f"{self.part}'s {self.role}" if self.part else f"the {self.role}"
         if self.role is Role.SCORE:
             first, second, *_ = self.scores
             return f"{whose} (leading score {rounded_down(first)}, strongest rival {rounded_up(second)}, without noise)"
+        if self.role is Role.OFFSETS:
+            first, second = (self.counts[c] for c in leading(self.counts))
+            return f"{whose} ({first:,} votes, strongest rival {second:,}, of all {self.n:,} at noise {self.sigma:g})"
         if self.role is Role.MEMORY:
             return f"{whose} ({len(self.balls)} earlier certificates nearby)"
         if not self.counts:  # the input's own noise, or what a log states
@@ -138,7 +143,7 @@ class Stage:
         facts = [] if self.lower is None else [f"p_A >= {rounded_down(self.lower)}"]
         facts += [] if self.upper is None else [f"every other p <= {rounded_up(self.upper)}"]
         bounds = f"{', '.join(facts)} from " if facts else ""
-        return f"{whose} ({bounds}{self.n:,} samples at sigma {self.sigma:g})"
+        return f"{whose} ({bounds}{self.n:,} samples at noise {self.sigma:g})"
 
     def within(self, name: str) -> "Stage":
         """The same stage of a part of a larger scheme."""
@@ -154,8 +159,8 @@ class Certificate:
     None and the radius 0.0 when the procedure abstained; `outcome` then says why and what to do. `ledger` says what
     part of alpha was reserved for what, also where it was not needed in the end; it sums to at most alpha.
     `answered_by`: the part whose classifier gave the class; None where none was asked. `limited_by`: the name of the
-    stage that limits the radius. `asked`: n0, n and the sampling with its schedule of looks, from which every level
-    follows (a run's plan holds it once).
+    stage that limits the radius. `asked`: n0, n, the norm, and the sampling with its schedule of looks, from which
+    every level follows (a run's plan holds it once).
     """
 
     predicted: int | None
@@ -193,6 +198,16 @@ class Certificate:
     def shown_radius(self, decimals: int = 4) -> str:
         """The radius in print: rounded down, or as it was given where another tool's log claims it."""
         return repr(self.radius) if self.is_claim else rounded_down(self.radius, decimals)
+
+    def implied_linf(self, dim: int, *, norm: str | None = None) -> float:
+        """The l-infinity radius that this one implies for inputs of `dim` numbers: see `radius.implied_linf`.
+
+        norm: of the radius, where the certificate was read from a run, whose plan names it.
+        """
+        known = norm or self.asked.get("norm")
+        if known is None:
+            raise RequestError("this certificate does not say its norm; give the one of the run's plan: norm='l2'")
+        return implied_linf(self.radius, norm=str(known), dim=dim)
 
     def explain(self) -> str:
         """One sentence: which class within which radius, or why none, and which stage limits it.

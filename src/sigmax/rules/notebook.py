@@ -77,6 +77,7 @@ _PROVES = {
     Role.ESTIMATION: "no radius",
     Role.PREDICTION: "which class leads, without a radius",
     Role.SCORE: "no radius",
+    Role.OFFSETS: "no radius",
     Role.SIGMA: "nothing; it is the noise of this input",
     Role.MEMORY: "no radius",
     Role.CLAIM: "nothing; another tool's log states it",

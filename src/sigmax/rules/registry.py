@@ -17,7 +17,7 @@ from sigmax.rules.procedure import Rule
 
 GROUP = "sigmax.schemes"
 DEEPEST = 16  # schemes below schemes; a file may claim any depth, and Python cannot follow a thousand
-_BUILT_IN = ("smoothed", "routed.rule", "cascade.rule", "elastic", "memorized", "lipschitz")
+_BUILT_IN = ("smoothed", "routed.rule", "cascade.rule", "elastic", "memorized", "lipschitz", "splitting")
 
 Rebuild = Callable[[Mapping[str, Any]], Rule]  # makes the rule of a part
 FromDict = Callable[[Mapping[str, Any], Rebuild], Rule]
@@ -52,7 +52,7 @@ class Entry:
     `parts`: the schemes it is made of, given the description.
     `assumes`: what its certificates assume beyond the samples, given the description; empty where nothing.
     `composable`: whether its certificates hold as part of another scheme.
-    `votes`: whether its records hold votes, so that p_A exists.
+    `votes`: whether its records hold sampled votes, so that p_A is estimated.
     `not_checked`: what a record cannot show, so that `verify` says so; empty where nothing.
     `with_earlier`: where a record depends on those before it, what replayed votes prove together with them: rule,
     replayed certificate, recorded stages and earlier answers give the certificate. Such a scheme is not composable.

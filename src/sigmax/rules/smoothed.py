@@ -245,8 +245,8 @@ register(
     Entry(
         "smoothed",
         summary="one network under one noise level (Cohen et al. 2019)",
-        fields=("noise", "sigma", "classes", "bound", "defers"),
-        optional=("grid",),
+        fields=("noise", "classes", "bound", "defers"),
+        optional=("sigma", "scale", "grid"),  # the level of the noise, by its name
         from_dict=lambda plain, part: SmoothedRule(
             noise_from(plain), plain["classes"], plain["bound"], plain["defers"]
         ),

@@ -1,13 +1,14 @@
 """A cascade: levels tried in order, each answers a class or defers to the next (Jeong & Shin 2024, generalised)."""
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
 from sigmax.engine.settings import Model
 from sigmax.errors import RequestError
 from sigmax.numbers import is_number
+from sigmax.radius.noise import Noise, level_word
 from sigmax.rules.cascade.parts import LAST, level_name
 from sigmax.rules.cascade.rule import CascadeRule
 from sigmax.rules.smoothed import SmoothedRule
@@ -51,8 +52,9 @@ class Cascade(Composite):
 
     def __repr__(self) -> str:
         levels = " / ".join(f"{level.sigma:g}" for level in self.levels)
+        noise = level_word(self.levels[0].noise)
         last = f"{self.last.sigma:g}" if isinstance(self.last, Smoothed) else repr(self.last)
-        return f"Cascade(sigma {levels}, last {last}, {self.classes} classes)"
+        return f"Cascade({noise} {levels}, last {last}, {self.classes} classes)"
 
 
 def _warn_of_rising_noise(rule: CascadeRule) -> None:
@@ -71,6 +73,7 @@ def multiscale(
     model: Model | Sequence[Model],
     *,
     sigmas: Sequence[float],
+    noise: Callable[[float], Noise] | None = None,
     classes: int,
     thresholds: float | Sequence[float] = 0.5,
     **how: Any,
@@ -78,8 +81,9 @@ def multiscale(
     """Multiscale smoothing (Jeong & Shin 2024): the cascade of falling noise levels whose models never defer.
 
     model: one for all sigmas, as of `Smoothed` (one that takes sigma is given the level's), or one for each sigma.
-    sigmas: strictly rising; the largest is tried first, the smallest is the last. thresholds: one for all levels, or
-    one for each but the smallest sigma. grid, device, dtype, batch, compile, domain: as of `Smoothed`.
+    sigmas: strictly rising; the largest is tried first, the smallest is the last. noise: what makes a distribution of
+    each, such as sx.noise.Uniform, of which they are the scales; without it they are Gaussian. thresholds: one for
+    all levels, or one for each but the smallest sigma. grid, device, dtype, batch, compile, domain: as of `Smoothed`.
     """
     listed = tuple(sigmas) if isinstance(sigmas, Iterable) else ()
     if len(listed) < 2 or not all(map(is_number, listed)) or any(a >= b for a, b in pairwise(listed)):
@@ -92,7 +96,10 @@ def multiscale(
         raise RequestError(
             f"give one model for all sigmas, or one for each of the {len(listed)} in their order; got {len(models)}"
         )
-    last, *levels = [Smoothed(m, sigma=s, classes=classes, **how) for m, s in zip(models, listed, strict=True)]
+    last, *levels = [
+        Smoothed(m, **({"sigma": s} if noise is None else {"noise": noise(s)}), classes=classes, **how)
+        for m, s in zip(models, listed, strict=True)
+    ]
     marks = list(reversed(thresholds)) if isinstance(thresholds, Sequence) else thresholds
     return Cascade(levels[::-1], last, thresholds=marks)
 

@@ -17,7 +17,8 @@ class Composite(Scheme):
     """A rule over parts, each a scheme with a name."""
 
     def __init__(self, rule: Rule, parts: Mapping[str, Scheme]) -> None:
-        super().__init__(rule, _voters(parts), domain=_domain(parts), grid=common_grid(parts))
+        super().__init__(rule, _voters(parts), domain=_domain(parts), grid=input_grid(parts))
+        self.noise_grid = common_grid(parts)
         self.parts = dict(parts)
 
     def sigma_of(self, network: str) -> float:
@@ -61,10 +62,20 @@ def _voters(parts: Mapping[str, Scheme]) -> dict[str, Voter]:
 
 def common_grid(parts: Mapping[str, Scheme]) -> int | None:
     """The grid of all parts with noise; a part without any takes inputs of every grid."""
-    grids = {name: part.grid for name, part in parts.items() if part.rule.is_random}
+    grids = {name: part.noise_grid for name, part in parts.items() if part.rule.is_random}
     if len(set(grids.values())) > 1:
         listed = ", ".join(f"{name}: {grid}" for name, grid in grids.items())
         raise RequestError(f"the noise of all parts must have the same grid, or none; they have {listed}")
+    return next(iter(grids.values()), None)
+
+
+def input_grid(parts: Mapping[str, Scheme]) -> int | None:
+    """The grid that inputs must be on: that of the noise, or of a part that looks at quantised images alone."""
+    common_grid(parts)
+    grids = {name: part.grid for name, part in parts.items() if part.grid is not None}
+    if len(set(grids.values())) > 1:
+        listed = ", ".join(f"{name}: {grid}" for name, grid in grids.items())
+        raise RequestError(f"all parts must take inputs of the same grid; they have {listed}")
     return next(iter(grids.values()), None)
 
 

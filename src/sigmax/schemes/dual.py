@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from sigmax.engine.sharing import can_share
 from sigmax.errors import RequestError
+from sigmax.radius.noise import level_word
 from sigmax.rules.routed.parts import ROUTER, expert_name
 from sigmax.rules.routed.rule import Combination, DualRule
 from sigmax.rules.smoothed import SmoothedRule
@@ -41,9 +42,8 @@ class Dual(Composite):
 
     def __repr__(self) -> str:
         experts = " / ".join(f"{e.sigma:g}" if isinstance(e, Smoothed) else repr(e) for e in self.experts)
-        return (
-            f"Dual({self.combination}, router sigma {self.router.sigma:g}, experts {experts}, {self.classes} classes)"
-        )
+        router = f"{level_word(self.router.noise)} {self.router.sigma:g}"
+        return f"Dual({self.combination}, router {router}, experts {experts}, {self.classes} classes)"
 
 
 def _sharing(router: Smoothed, experts: Sequence[Scheme]) -> frozenset[int]:

@@ -16,7 +16,7 @@ from sigmax.rules.memorized import SIGMA, MemorizedRule, Search
 from sigmax.rules.procedure import Result
 from sigmax.rules.smoothed import SmoothedRule
 from sigmax.schemes.registry import NetworkSource, register
-from sigmax.schemes.scheme import Domain, Scheme
+from sigmax.schemes.scheme import Domain, Scheme, refuse_noise
 from sigmax.schemes.sigma_search import best_sigmas
 
 
@@ -28,7 +28,7 @@ class Memorized(Scheme):
     empty memory and is itself the record of it: `recall_run` takes it up again.
     sigma0: where the search for the noise begins; least, most: its range (default: half and twice sigma0).
     search: "ascent" (needs a differentiable model), "signs" or "grid"; steps, noises, step: see `sigma_search`.
-    grid, device, dtype, batch, compile: as of `Smoothed`.
+    grid, device, dtype, batch, compile: as of `Smoothed`. noise: it is Gaussian, and its sigma what the search finds.
     """
 
     def __init__(
@@ -43,6 +43,7 @@ class Memorized(Scheme):
         steps: int = 50,
         noises: int = 8,
         step: float = 0.02,
+        noise: None = None,
         grid: int | None = None,
         device: str | torch.device | None = None,
         dtype: torch.dtype | None = None,
@@ -50,6 +51,7 @@ class Memorized(Scheme):
         compile: bool | str = False,  # noqa: A002 (the name users know from torch)
         domain: Domain = "images",
     ) -> None:
+        refuse_noise(noise, "Memorized")
         middle = SmoothedRule.gaussian(sigma0, classes).sigma
         ends = middle / 2 if least is None else least, middle * 2 if most is None else most
         rule = MemorizedRule(middle, *ends, classes, search, steps, noises, step, grid)

@@ -12,7 +12,7 @@ from sigmax.rules.procedure import Rule
 from sigmax.schemes.fields import SigmaField
 from sigmax.schemes.scheme import Scheme
 
-_BUILT_IN = ("smoothed", "dual", "cascade", "semi_elastic", "memorized", "lipschitz")
+_BUILT_IN = ("smoothed", "dual", "cascade", "semi_elastic", "memorized", "lipschitz", "splitting")
 
 
 class NetworkSource(Protocol):

@@ -39,7 +39,7 @@ class Scheme:
     Subclasses only say which rule and which networks; the methods here are final.
     `domain`: the range the inputs must lie in. "images" (default) asks [0, 1] of anything with three or more
     axes an input and nothing of plain vectors; a pair asks that range of everything; None asks nothing.
-    `grid`: where its noise has one, the inputs must be multiples of 1 / grid.
+    `grid`: where its noise or a part has one, the inputs must be multiples of 1 / grid; `noise_grid`: of its noise.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Scheme:
         self.rule = rule
         self.voters = dict(voters)
         self.domain = domain
-        self.grid = grid
+        self.grid = self.noise_grid = grid
 
     @property
     def classes(self) -> int:
@@ -85,7 +85,7 @@ class Scheme:
         x = self.check(batch_of(x, self.classes))
         ids = check_ids(ids, len(x))
         found: dict[int, Certificate] = {}
-        stated = {"n0": int(n0), "n": int(n), **question.describe()}
+        stated = {"n0": int(n0), "n": int(n), "norm": self.rule.norm, **question.describe()}
         size, weights = self.group(n0, question), self.weights()
         for first in range(0, len(x), size):
             part = slice(first, first + size)
@@ -286,7 +286,7 @@ def whole_steps(x: Tensor, grid: int) -> Tensor:
         raise RequestError(
             f"grid={grid} is for inputs that are multiples of 1/{grid}, as 8-bit images divided by 255 are of 1/255; "
             f"input {i} holds {float(x[i][off[i]][0]):.9g}. Give the images as they were stored (uint8 will do), round "
-            f"them: (x * {grid}).round() / {grid}, or leave out grid, for noise in floats"
+            f"them: (x * {grid}).round() / {grid}, or leave out grid, for noise in floats (Splitting needs one)"
         )
     return exact
 
@@ -299,6 +299,15 @@ def check_resolution(x: Tensor, sigma: float) -> None:
             f"sigma={sigma:g} is too small beside inputs as large as {x.abs().max():g}: 32-bit floats are "
             f"{spacing:.2g} apart there and would round the noise away. "
             f"Use sigma >= {RESOLUTION * spacing:.2g}, or rescale the inputs"
+        )
+
+
+def refuse_noise(noise: object, scheme: str) -> None:
+    """Raise where a scheme whose theorem is of Gaussian noise is given a distribution."""
+    if noise is not None:
+        raise RequestError(
+            f"{scheme} has a theorem for Gaussian noise alone, and gives each input a sigma of its own; leave out "
+            f"noise={noise!r}. Smoothed, Dual and Cascade take any noise"
         )
 
 

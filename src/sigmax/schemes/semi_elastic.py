@@ -12,7 +12,7 @@ from sigmax.errors import RequestError
 from sigmax.rules.elastic import SIGMA, SemiElasticRule
 from sigmax.schemes.fields import SigmaField
 from sigmax.schemes.registry import NetworkSource, register
-from sigmax.schemes.scheme import Domain, Scheme, check_resolution
+from sigmax.schemes.scheme import Domain, Scheme, check_resolution, refuse_noise
 
 
 class SemiElastic(Scheme):
@@ -20,7 +20,8 @@ class SemiElastic(Scheme):
 
     field: `NearestNeighbourSigma(...)`, whose rate is proved, or `VouchedField(function, rate)` (see `fields`).
     dim: how many numbers an input has, where the field does not know it. grid, device, dtype, batch, compile: as of
-    `Smoothed`. The radius shrinks fast with rate and dimension; `radius.ratio_limits` says how far one can go.
+    `Smoothed`. noise: none but Gaussian has a theorem here, and its sigma is the field's. The radius shrinks fast with
+    rate and dimension; `radius.ratio_limits` says how far one can go.
     """
 
     def __init__(
@@ -30,6 +31,7 @@ class SemiElastic(Scheme):
         field: SigmaField,
         classes: int,
         dim: int | None = None,
+        noise: None = None,
         grid: int | None = None,
         device: str | torch.device | None = None,
         dtype: torch.dtype | None = None,
@@ -37,6 +39,7 @@ class SemiElastic(Scheme):
         compile: bool | str = False,  # noqa: A002 (the name users know from torch)
         domain: Domain = "images",
     ) -> None:
+        refuse_noise(noise, "SemiElastic")
         if not isinstance(field, SigmaField):
             raise RequestError(
                 "field must be a NearestNeighbourSigma or a VouchedField(function, rate); got "

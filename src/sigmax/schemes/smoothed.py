@@ -5,7 +5,7 @@ import torch
 from sigmax.engine.settings import Model
 from sigmax.engine.voter import Voter
 from sigmax.errors import RequestError
-from sigmax.radius.noise import Gaussian, Noise, grid_of
+from sigmax.radius.noise import Gaussian, Noise, grid_of, level_word
 from sigmax.rules.smoothed import Bound, SmoothedRule
 from sigmax.schemes.registry import NetworkSource, register
 from sigmax.schemes.scheme import Domain, Scheme
@@ -17,6 +17,7 @@ class Smoothed(Scheme):
     model: any callable, batch -> logits (batch, classes) or class ids (batch,), on any device; normalisation
     belongs inside it. One that declares `defers = True` (`models.selective`) has a last column for votes to defer.
     sigma: the standard deviation of Gaussian noise, short for noise=sx.noise.Gaussian(sigma).
+    noise: the distribution, which decides the norm of the radii: Gaussian (l2) or Uniform (l1).
     grid: 255 for 8-bit images, whose noise is then added in whole steps of 1/255: no rounding tells the base
     classifier anything of the image (see `Gaussian`), and other inputs are refused. Short for Gaussian(sigma, grid).
     bound: "one-sided" as in the papers, or "runner-up" (see `SmoothedRule`).
@@ -60,7 +61,7 @@ class Smoothed(Scheme):
         bound = "" if self.rule.bound == "one-sided" else f", bound {self.rule.bound}"
         defers = ", selective" if self.rule.defers else ""
         grid = "" if self.grid is None else f", grid {self.grid}"
-        return f"Smoothed(sigma {self.sigma:g}, {self.classes} classes{bound}{defers}{grid})"
+        return f"Smoothed({level_word(self.noise)} {self.sigma:g}, {self.classes} classes{bound}{defers}{grid})"
 
 
 def _from_rule(rule: SmoothedRule, source: NetworkSource) -> Smoothed:

@@ -11,6 +11,7 @@ from sigmax.errors import RequestError
 from sigmax.models import Classifier, Normalisation
 from sigmax.train.loop.held_out import divided, first
 from sigmax.train.loop.network import described, examples_of, sources_of, train_network
+from sigmax.train.loop.noisy import NoiseName, noise_note, refuse_denoiser
 from sigmax.train.loop.progress import OnEpoch, OnStep
 from sigmax.train.loop.quick_check import IMAGES, QuickCheck
 from sigmax.train.loop.settings import Settings
@@ -25,6 +26,7 @@ def train_classifier(
     *,
     architecture: str = "small-cnn",
     sigma: float,
+    noise: NoiseName = "gaussian",
     out: str | Path,
     options: Mapping[str, Any] | None = None,
     normalisation: str | Normalisation | None = None,
@@ -32,24 +34,27 @@ def train_classifier(
     denoiser: nn.Module | None = None,
     tune_denoiser: bool = False,
     settings: Settings | None = None,
-    method: Callable[[float], Method] = GaussianTraining,
+    method: Callable[[float], Method] | None = None,
     validation: float | Dataset = 0.0,
     validate_every: int = 10,
     on_epoch: OnEpoch | None = None,
     on_step: OnStep | None = None,
 ) -> Path:
-    """Train the architecture on the data with noise `sigma`, in pixels, and return the checkpoint's path, `out`.
+    """Train the architecture on the data with noise of level `sigma`, in pixels; returns the checkpoint's path, `out`.
+
+    noise: its distribution; of "uniform" and "splitting" noise `sigma` is the scale.
 
     What is wrong with the request is said before anything is trained. A run that was cut short goes on when
     called again with the same request, and ends with the weights it would have had; a finished one returns at
     once. A file at `out` of another request is never overwritten. Beside `out` lie its metrics
     (`.metrics.jsonl`, one line an epoch) and, until the end, its state (`.partial`).
 
-    `method(sigma)` is the training method. `start`: a classifier whose weights to begin with, which also decides
-    architecture, options and normalisation; of another number of classes its last layer is begun afresh.
-    `denoiser` (denoised training): removes the noise before the classifier
-    sees an image, and stays as it is; what is written is the classifier alone. `tune_denoiser`: a copy of it is trained
-    by the same loss, and written beside `out` (NAME.safetensors) as NAME.denoiser.safetensors (`denoiser_path`).
+    `method(sigma)` is the training method, of that noise; without it the cross-entropy of noisy images.
+    `start`: a classifier whose weights to begin with, which also decides architecture, options and normalisation; of
+    another number of classes its last layer is begun afresh.
+    `denoiser` (denoised training): removes the noise before the classifier sees an image, and stays as it is; what is
+    written is the classifier alone. `tune_denoiser`: a copy of it is trained by the same loss, and written beside
+    `out` (NAME.safetensors) as NAME.denoiser.safetensors (`denoiser_path`).
 
     `validation`: a share of the images to hold out, or images of another split. Every `validate_every` epochs, and
     after the last, the metrics' `validation` says how the smoothed classifier does on (some of) them (`QuickCheck`).
@@ -57,22 +62,24 @@ def train_classifier(
     `on_step(done, total)`: without it a terminal or a notebook shows a bar, and `sigmax.silent` shows none.
     """
     sigma, settings = float(sigma), settings or Settings()
+    refuse_denoiser(denoiser, noise)
+    made = GaussianTraining(sigma, noise=noise) if method is None else _of_noise(method(sigma), noise)
     dataset.needed_labels("training a classifier")
     division = divided(dataset, validation, settings.seed)
     network: dict[str, Any] = {"architecture": architecture, "options": options, "normalisation": normalisation}
     description = described(dataset, start, classes=len(dataset.classes), sigma=sigma, same_classes=False, **network)
     return train_network(
         description,
-        _checked(method(sigma), denoiser),
+        _checked(made, denoiser),
         examples_of(division.training),
         settings,
         out=Path(out),
         sources={**sources_of(dataset, start=start, denoiser=denoiser), **division.plan},
-        notes={"class_names": dataset.classes},
+        notes={"class_names": dataset.classes, **noise_note(noise)},
         start=start,
         denoiser=denoiser,
         tune_denoiser=tune_denoiser,
-        validate=_quick_check(division.held_out, sigma, settings, validate_every),
+        validate=_quick_check(division.held_out, sigma, noise, settings, validate_every),
         on_epoch=on_epoch,
         on_step=on_step,
     )
@@ -86,7 +93,18 @@ def _checked(method: Method, denoiser: nn.Module | None) -> Method:
     return method
 
 
-def _quick_check(held: Dataset | None, sigma: float, settings: Settings, every: int) -> QuickCheck | None:
+def _of_noise(method: Method, noise: NoiseName) -> Method:
+    if method.noise != noise:
+        raise RequestError(
+            f"the method {method.name!r} trains under {method.noise} noise, and noise={noise!r} was asked for; make it "
+            f"with noise={noise!r}"
+        )
+    return method
+
+
+def _quick_check(
+    held: Dataset | None, sigma: float, noise: NoiseName, settings: Settings, every: int
+) -> QuickCheck | None:
     if not (type(every) is int and every >= 1):
         raise RequestError(f"validate_every: expected a whole number of at least 1, got {every!r}")
     if held is None:
@@ -100,4 +118,5 @@ def _quick_check(held: Dataset | None, sigma: float, settings: Settings, every: 
         seed=settings.seed,
         epochs=settings.epochs,
         every=every,
+        noise=noise,
     )

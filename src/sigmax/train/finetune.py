@@ -25,6 +25,7 @@ from sigmax.models import Classifier, Denoised
 from sigmax.noise.addressed import check_uint64
 from sigmax.numbers import is_whole
 from sigmax.progress import counting_on, shown
+from sigmax.radius.noise import Gaussian
 from sigmax.request import refuse_other
 from sigmax.rules.certificate import leading
 from sigmax.rules.smoothed import SmoothedRule
@@ -165,6 +166,11 @@ def shared_networks(experts: Sequence[Scheme]) -> dict[int, list[int]]:
             raise RequestError(
                 f"expert {j} is a {type(expert).__name__}, and only Smoothed experts can be fine-tuned under the "
                 "routed noise; a Dual among them is fine-tuned by itself, before it becomes an expert"
+            )
+        if not isinstance(expert.noise, Gaussian):
+            raise RequestError(
+                f"expert {j} votes under {expert.noise.name} noise, and fine-tuning trains under Gaussian noise alone; "
+                "train its network longer instead"
             )
         model = classifier_of(expert)
         if not isinstance(model, Classifier):

@@ -67,7 +67,7 @@ def test_rule_and_noise_can_be_chosen(experts, tmp_path, sigmax):
     net = router(tmp_path)
     built = sigmax("build", "dual", net, *experts, "--rule", "min", "--sigma", 1, "--out", tmp_path / "dual")
     assert built.returncode == 0, built.stderr
-    assert "was trained with sigma 0.5 and is smoothed with 1." in built.stdout
+    assert "was trained with sigma 0.5 and is smoothed with sigma 1." in built.stdout
     system = sx.load(tmp_path / "dual")
     assert (system.combination, system.router.sigma) == ("min", 1.0)
 

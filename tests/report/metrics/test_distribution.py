@@ -81,7 +81,7 @@ def test_real_runs_of_every_scheme(digits_runs: dict[str, Run]) -> None:
     for name in ("low", "consensus", "min", "tree"):
         frame = ecdf(digits_runs[name])
         assert np.all(np.diff(frame["share"]) < 0)
-    with pytest.raises(RequestError, match=r"exact\.jsonl is of a deterministic classifier, which casts no votes"):
+    with pytest.raises(RequestError, match=r"exact\.jsonl is of a deterministic classifier, which samples no votes"):
         ecdf(digits_runs["exact"])
 
 

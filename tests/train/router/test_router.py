@@ -14,7 +14,7 @@ from sigmax.errors import RequestError
 from sigmax.jobs.label.labels import Labels
 from sigmax.jobs.label.labels import make_labels as label
 from sigmax.train import Settings
-from sigmax.train.calibrate import network_of
+from sigmax.train.calibrate.answers import network_of
 from sigmax.train.loop.held_out import split
 from sigmax.train.router.loss import Router
 from sigmax.train.router.options import advice

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sigmax.cli import options as opt
-from sigmax.cli.build.networks import Denoiser, Grid, SystemOut, base_network, conclude, noise_of, warnings_shown
+from sigmax.cli.build.networks import (
+    Denoiser,
+    Grid,
+    SystemOut,
+    base_network,
+    conclude,
+    noise_of,
+    trained_split,
+    warnings_shown,
+)
 from sigmax.cli.progress import warn_of_noise
 from sigmax.errors import RequestError
 
@@ -30,7 +39,11 @@ def cascade(
     ],
     out: SystemOut,
     sigma: Annotated[
-        str | None, typer.Option(help="Noise of each level, such as 1.0,0.5 (default: as each was trained).")
+        str | None,
+        typer.Option(
+            metavar="NOISE",
+            help="Noise of each level, such as 1.0,0.5 (default: as each was trained); uniform:1.0,0.5 for l1.",
+        ),
     ] = None,
     confidence: Annotated[
         str,
@@ -56,13 +69,14 @@ def cascade(
     count = len(levels)
     if not levels:
         raise RequestError("a cascade needs at least one level before its last; name the levels' checkpoints first")
-    sigmas = [None] * count if sigma is None else _each(sigma, count, "--sigma", "noise levels such as 1.0,0.5")
+    noise, listed = opt.noise(sigma)
+    sigmas = [None] * count if listed is None else _each(listed, count, "--sigma", "noise levels such as 1.0,0.5")
     confidences = _each(confidence, count, "--confidence", "numbers from 0 to below 1, such as 0.6 or 0.6,0.5")
     thresholds = _each(threshold, count, "--threshold", "numbers from 0.5 to below 1")
     final = _last(last, denoiser, grid)
     tried = [
-        _level(Path(path), noise, least, denoiser, [final], grid=grid)
-        for path, noise, least in zip(levels, sigmas, confidences, strict=True)
+        _level(Path(path), noise, at, least, denoiser, [final], grid=grid)
+        for path, at, least in zip(levels, sigmas, confidences, strict=True)
     ]
     with warnings_shown():
         scheme = Cascade(tried, last=final, thresholds=thresholds)
@@ -74,7 +88,10 @@ def multiscale(
         list[Path],
         typer.Argument(metavar="NETWORK...", help="One checkpoint for all noise levels, or one for each."),
     ],
-    sigmas: Annotated[str, typer.Option(help="Noise levels, rising, such as 0.25,0.5,1.")],
+    sigmas: Annotated[
+        str,
+        typer.Option(metavar="NOISE", help="Noise levels, rising, such as 0.25,0.5,1; uniform:0.5,1 for radii in l1."),
+    ],
     out: SystemOut,
     threshold: Annotated[
         str, typer.Option(help="p_A above which a level answers: one number from 0.5, or one for each but the last.")
@@ -87,19 +104,22 @@ def multiscale(
 
     Example: `sigmax build multiscale net.safetensors --sigmas 0.25,0.5,1 --out systems/multiscale`
     """
+    from sigmax.noise import Uniform
     from sigmax.schemes.cascade import Multiscale
 
-    levels = opt.numbers(sigmas, "--sigmas", "noise levels such as 0.25,0.5,1")
+    noise, listed = opt.noise(sigmas, "--sigmas")
+    levels = opt.numbers(str(listed), "--sigmas", "noise levels such as 0.25,0.5,1")
     marks = opt.numbers(threshold, "--threshold", "numbers from 0.5 to below 1, such as 0.5 or 0.5,0.6")
-    for level in levels:
+    for level in levels if noise == "gaussian" else ():
         warn_of_noise(level)
     models, described = zip(*(base_network(path, denoiser) for path in networks), strict=True)
     scheme = Multiscale(
         models[0] if len(models) == 1 else list(models),
         sigmas=levels,
+        noise=Uniform if noise == "uniform" else None,
         classes=described[0].classes,
         thresholds=marks[0] if len(marks) == 1 else marks,
-        grid=grid,
+        **({} if grid is None else {"grid": grid}),
     )
     conclude(scheme, out, store=store)
 
@@ -114,7 +134,8 @@ def _each(listed: str, count: int, option: str, expected: str) -> list[float]:
 
 def _level(
     path: Path,
-    sigma: float | None,
+    noise: str | None,
+    level: float | None,
     confidence: float,
     denoiser: str | None,
     others: "Sequence[Scheme]",
@@ -125,9 +146,9 @@ def _level(
     from sigmax.schemes.smoothed import Smoothed
 
     model, description = base_network(path, denoiser, others)
-    noise = noise_of(path, description, sigma)
+    own = noise_of(path, description, noise, level, grid=grid)
     base = selective(model, confidence=confidence) if confidence else model
-    return Smoothed(base, sigma=noise, grid=grid, classes=description.classes)
+    return Smoothed(base, noise=own, classes=description.classes)
 
 
 def _last(source: str, denoiser: str | None, grid: int | None) -> "Scheme":
@@ -135,5 +156,6 @@ def _last(source: str, denoiser: str | None, grid: int | None) -> "Scheme":
     from sigmax import systems
 
     if Path(source).suffix == ".safetensors":
-        return _level(Path(source), None, 0.0, denoiser, [], grid=grid)
+        split = trained_split(Path(source))
+        return split if split is not None else _level(Path(source), None, None, 0.0, denoiser, [], grid=grid)
     return systems.load(source)

@@ -32,7 +32,10 @@ def dual(
             "alpha among more of them."
         ),
     ] = "consensus",
-    sigma: Annotated[float | None, typer.Option(help="The router's noise (default: as trained).")] = None,
+    sigma: Annotated[
+        str | None,
+        typer.Option(metavar="NOISE", help=f"The router's noise (default: as trained). {opt.UNIFORM}."),
+    ] = None,
     denoiser: Denoiser = None,
     store: opt.Store = "fp32",
 ) -> None:
@@ -47,12 +50,12 @@ def dual(
 
     _refuse_folder(router)
     model, description = models.load(router)
-    noise = noise_of(router, description, sigma)
     loaded = systems.load_together(experts)
+    grid = common_grid(dict(zip(experts, loaded, strict=True)))
+    own = noise_of(router, description, *opt.level(sigma), grid=grid)
     with warnings_shown(), _asking_for_a_router(router, description, len(loaded)):
         base = denoised(denoiser, model, description, loaded)
-        grid = common_grid(dict(zip(experts, loaded, strict=True)))
-        scheme = Dual(Smoothed(base, sigma=noise, grid=grid, classes=description.classes), loaded, rule=rule)
+        scheme = Dual(Smoothed(base, noise=own, classes=description.classes), loaded, rule=rule)
     _compare_experts(description, {name: systems.fingerprint(e) for name, e in zip(experts, loaded, strict=True)})
     conclude(scheme, out, store=store)
 

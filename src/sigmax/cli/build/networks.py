@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from sigmax.models import Description
+    from sigmax.noise import Noise
     from sigmax.schemes.scheme import Scheme
 
 TRANSFORMERS = "transformers:"
@@ -66,15 +67,49 @@ def base_network(path: Path, denoiser: str | None, experts: "Sequence[Scheme]" =
     return denoised(denoiser, model, description, experts), description
 
 
-def noise_of(network: str | Path, description: "Description", asked: float | None) -> float:
-    """The noise asked for, or else the one the network was trained with."""
-    noise = description.sigma if asked is None else asked
-    if noise is None:
+def trained_noise(description: "Description") -> str:
+    """The distribution of the noise that a network was trained with."""
+    return str(description.notes.get("noise", "gaussian"))
+
+
+def trained_split(path: Path) -> "Scheme | None":
+    """The system of a checkpoint that was trained with splitting noise, under that noise; None of any other."""
+    from sigmax import models
+    from sigmax.schemes.splitting import Splitting
+
+    if not path.is_file() or trained_noise(models.read(path).description) != "splitting":
+        return None
+    model, description = models.load(path)
+    return Splitting(model, scale=description.sigma, classes=description.classes)
+
+
+def noise_of(
+    network: str | Path,
+    description: "Description",
+    noise: str | None,
+    asked: float | None,
+    *,
+    grid: int | None = None,
+) -> "Noise":
+    """The noise asked for, or else the one the network was trained with. `noise`: its distribution, if it was named."""
+    from sigmax.noise import Gaussian, Uniform
+
+    name = Path(network).name
+    trained = trained_noise(description)
+    kind = noise or (trained if asked is None else "gaussian")
+    level = asked if asked is not None else description.sigma if kind == trained else None
+    if level is None:
         raise RequestError(f"{network} does not say which noise it was trained with; give --sigma")
-    warn_of_noise(noise)
-    if description.sigma not in (None, noise):
-        say(f"Note: {Path(network).name} was trained with sigma {description.sigma:g} and is smoothed with {noise:g}.")
-    return noise
+    if kind not in ("gaussian", "uniform"):
+        raise RequestError(f"{name} was trained with {kind} noise; certify it by `sigmax build {kind}`")
+    if kind == "gaussian":
+        warn_of_noise(level)
+    if description.sigma is not None and (trained, description.sigma) != (kind, level):
+        before, now = (f"{'sigma' if of == 'gaussian' else of} " for of in (trained, kind))
+        say(f"Note: {name} was trained with {before}{description.sigma:g} and is smoothed with {now}{level:g}.")
+    if kind == "uniform" and grid is not None:
+        raise RequestError("--grid goes with Gaussian noise; in l1 `sigmax build splitting` certifies 8-bit images")
+    return Gaussian(level, grid) if kind == "gaussian" else Uniform(level)
 
 
 def denoised(

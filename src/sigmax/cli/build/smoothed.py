@@ -37,7 +37,10 @@ def smoothed(
             "reference; certify and predict run it only if they are given it again.",
         ),
     ] = None,
-    sigma: Annotated[float | None, typer.Option(help="Noise, pixels in [0, 1] (default: as trained).")] = None,
+    sigma: Annotated[
+        str | None,
+        typer.Option(metavar="NOISE", help=f"Noise, pixels in [0, 1] (default: as trained). {opt.UNIFORM}."),
+    ] = None,
     bound: Annotated[
         Literal["one-sided", "runner-up"],
         typer.Option(help="one-sided as in the papers; runner-up also bounds the strongest rival."),
@@ -74,7 +77,7 @@ def smoothed(
     if (network is None) == (code is None):
         raise RequestError(f"give either NETWORK or --code; NETWORK: {EXPECTED}")
     model, description = read_network(network, given) if network is not None else coded_network(str(code), given)
-    noise = noise_of(network or str(code), description, sigma)
+    noise = noise_of(network or str(code), description, *opt.level(sigma), grid=grid)
     base = denoised(denoiser, model, description)
-    scheme = Smoothed(base, sigma=noise, grid=grid, classes=description.classes, bound=bound)
+    scheme = Smoothed(base, noise=noise, classes=description.classes, bound=bound)
     conclude(scheme, out, f" It is certified with --code {code}." if code else "", store=store)

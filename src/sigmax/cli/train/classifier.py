@@ -1,13 +1,21 @@
 """`sigmax train classifier`: the network that votes, by any of the training methods."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
 from sigmax.cli import options as opt
 from sigmax.cli.progress import progress, resumable, say, warn_of_noise
-from sigmax.cli.train.options import Device, Epochs, Out, WithDenoiser, begun, last_report, read_denoiser
+from sigmax.cli.train.options import (
+    Device,
+    Epochs,
+    Out,
+    WithDenoiser,
+    begun,
+    last_report,
+    read_denoiser,
+)
 from sigmax.errors import RequestError
 
 if TYPE_CHECKING:
@@ -16,6 +24,7 @@ if TYPE_CHECKING:
     from sigmax.cli.train.keys import ClassifierKeys
     from sigmax.data import Dataset
     from sigmax.train import Method
+    from sigmax.train.loop.noisy import NoiseName
 
 MethodName = Annotated[
     str, typer.Option(help="Training method; --keys lists them, with what --set method.KEY=VALUE can change.")
@@ -24,7 +33,14 @@ MethodName = Annotated[
 
 def classifier(
     data: opt.Data,
-    sigma: Annotated[float, typer.Option(help="Noise added to each training image, pixels in [0, 1].")],
+    sigma: Annotated[
+        str,
+        typer.Option(
+            metavar="NOISE",
+            help="Noise of the training images, pixels in [0, 1]: 0.5 (Gaussian), uniform:0.5 or splitting:0.5 "
+            "(scales, for radii in l1).",
+        ),
+    ],
     out: Out,
     method: MethodName = "gaussian",
     preset: Annotated[
@@ -55,10 +71,12 @@ def classifier(
     from sigmax.train import train_classifier
 
     own = given(training__epochs=epochs, training__device=device)
-    architecture, asked = _asked(preset, method, sigma, [*own, *(changes or [])])
-    teach = taught(method, asked)
-    teach(sigma)  # what is wrong with the method is refused before the images are read
-    warn_of_noise(sigma)
+    kind, level = _noise(sigma)
+    architecture, asked = _asked(preset, method, level, [*own, *(changes or [])])
+    teach = taught(method, asked, kind)
+    teach(level)  # what is wrong with the method is refused before the images are read
+    if kind == "gaussian":
+        warn_of_noise(level)
     dataset = sources.load(data, "train", size=asked.image_size)
     with resumable(f"The finished epochs are kept in {out}.partial."), progress(f"train {out.name}") as watch:
         train_classifier(
@@ -69,7 +87,8 @@ def classifier(
             start=begun(start, model, asked.options, asked.normalise),
             denoiser=read_denoiser(denoiser),
             tune_denoiser=asked.tune_denoiser,
-            sigma=sigma,
+            sigma=level,
+            noise=kind,
             settings=asked.training,
             out=out,
             method=_within_field(asked, teach, dataset),
@@ -78,7 +97,14 @@ def classifier(
             on_step=watch,
             on_epoch=lambda report: setattr(watch, "note", report.line()),
         )
-    _conclude(asked, out, denoiser, sigma, data)
+    _conclude(asked, out, denoiser, level, data, kind)
+
+
+def _noise(text: str) -> "tuple[NoiseName, float]":
+    from sigmax.train.loop.noisy import NoiseName
+
+    kind, level = opt.level(text, kinds=get_args(NoiseName))
+    return kind, level  # type: ignore[return-value]  # both are there, and of these kinds
 
 
 def _asked(preset: str | None, method: str, sigma: float, changes: list[str]) -> "tuple[str, ClassifierKeys]":
@@ -94,8 +120,8 @@ def _asked(preset: str | None, method: str, sigma: float, changes: list[str]) ->
     return found.architecture, with_changes(base, changes)
 
 
-def taught(name: str, asked: "ClassifierKeys") -> "Callable[[float], Method]":
-    """The training method that the keys describe, for any sigma."""
+def taught(name: str, asked: "ClassifierKeys", noise: str = "gaussian") -> "Callable[[float], Method]":
+    """The training method that the keys describe, for noise of any level."""
     from sigmax.train.methods.data_dependent import with_moving_noise
     from sigmax.train.methods.registry import make_method
 
@@ -104,7 +130,7 @@ def taught(name: str, asked: "ClassifierKeys") -> "Callable[[float], Method]":
         raise RequestError("field and data_dependent both decide the noise of an image; set keys of one of them")
 
     def make(sigma: float) -> "Method":
-        inner = make_method(name, sigma, asked.method)
+        inner = make_method(name, sigma, asked.method, noise=noise)
         return inner if moving is None else with_moving_noise(inner, moving)
 
     return make
@@ -124,7 +150,7 @@ def _within_field(
     return lambda sigma: FieldNoise(teach(sigma), NearestNeighbourSigma(points, base=sigma, **field.model_dump()))
 
 
-def _conclude(asked: "ClassifierKeys", out: Path, denoiser: str | None, sigma: float, data: str) -> None:
+def _conclude(asked: "ClassifierKeys", out: Path, denoiser: str | None, sigma: float, data: str, noise: str) -> None:
     from sigmax.train.loop.network import denoiser_path
 
     last = last_report(out)
@@ -132,7 +158,8 @@ def _conclude(asked: "ClassifierKeys", out: Path, denoiser: str | None, sigma: f
         seen = "noisy training images" if sigma else "training images"
         say(f"Last epoch: {last.accuracy:.1%} of the {seen} classified right, loss {last.loss:.3g}.")
     before = str(denoiser_path(out)) if asked.tune_denoiser else denoiser
-    command = f"sigmax build smoothed {out}" + ("" if before is None else f" --denoiser {before}")
+    kind = "splitting" if noise == "splitting" else "smoothed"
+    command = f"sigmax build {kind} {out}" + ("" if before is None else f" --denoiser {before}")
     if asked.field is not None:
         how = f"--base {sigma:g} --rate {asked.field.rate:g} --k {asked.field.k} --offset {asked.field.offset:g}"
         command = f"sigmax build semi-elastic {out} --data {data} {how}"

@@ -19,7 +19,11 @@ def router(
     labels: Annotated[Path, typer.Option(help="Folder of labels, as written by `sigmax label`.")],
     out: Out,
     sigma: Annotated[
-        float | None, typer.Option(help="Noise of the router's votes, pixels in [0, 1] (default: the preset's).")
+        str | None,
+        typer.Option(
+            metavar="NOISE",
+            help=f"Noise of the router's votes, in pixels (default: the preset's). {opt.UNIFORM}.",
+        ),
     ] = None,
     preset: Annotated[
         str | None, typer.Option(help="dual-cifar10 or dual-imagenet: what the paper used; --set still applies.")
@@ -52,8 +56,10 @@ def router(
     from sigmax.train.router.train import train_router
 
     own = given(training__epochs=epochs, training__device=device)
-    architecture, noise, asked = _asked(preset, model, sigma, [*own, *(changes or [])])
-    warn_of_noise(noise)
+    kind, at = opt.level(sigma)
+    architecture, level, asked = _asked(preset, model, at, [*own, *(changes or [])])
+    if kind != "uniform":
+        warn_of_noise(level)
     found = read_labels(labels)
     dataset = sources.load(data, "train", size=asked.image_size)
     with resumable(f"The finished epochs are kept in {out}.partial."), progress(f"train {out.name}") as watch:
@@ -61,7 +67,8 @@ def router(
             dataset,
             found,
             architecture=architecture,
-            sigma=noise,
+            sigma=level,
+            noise="uniform" if kind == "uniform" else "gaussian",
             options=asked.options,
             normalisation=asked.normalise,
             denoiser=read_denoiser(denoiser),
@@ -73,7 +80,7 @@ def router(
             on_warning=warn,
             **asked.loss,
         )
-    _conclude(out, denoiser, found.sigmas, advice_on_collapse(noise, asked.loss))
+    _conclude(out, denoiser, found.sigmas, advice_on_collapse(level, asked.loss))
 
 
 def _asked(

@@ -22,10 +22,12 @@ from sigmax.jobs.certify import arithmetic, certify_run
 from sigmax.jobs.label.folder import FORMAT, Head, begin, parts, read_head, recorded, shuffled, size_of
 from sigmax.noise.addressed import check_uint64
 from sigmax.progress import Watch, counting_on, shown
+from sigmax.radius.noise import level_in
 from sigmax.records.rounding import share_down
 from sigmax.records.run import Run
 from sigmax.request import refuse_other
 from sigmax.rules.certificate import rounded_down
+from sigmax.rules.checks import check_norms
 from sigmax.rules.registry import check_part
 from sigmax.rules.routed.parts import expert_name
 from sigmax.rules.sampling import Kind, Sampling
@@ -226,6 +228,7 @@ def _checked(
             f"the experts have {classes[0]} classes, but {dataset.name} has {len(dataset.classes)}; "
             "label the data the experts were trained for"
         )
+    check_norms([expert.rule for expert in experts])
     first = dataset.pixels([0])
     for expert in experts:
         expert.check_question(n0=n0, n=n, alpha=alpha, sampling=sampling)
@@ -274,12 +277,12 @@ def _assemble(folder: Path, head: Head, runs: Mapping[str, Sequence[Run | None]]
         labels[record.index] = record.label
     places = shuffled(head["data"]["inputs"], head["sample_seed"])[:count]
     rising = np.argsort(places)
-    sigmas = (found[0].plan.rule.get("sigma") for found in finished)
+    levels = (level_in(found[0].plan.rule) for found in finished)
     return Labels(
         radii=radii[rising],
         indices=places[rising],
         labels=labels[rising],
-        sigmas=tuple(float(sigma) if sigma is not None else float("nan") for sigma in sigmas),
+        sigmas=tuple(float("nan") if level is None else level[1] for level in levels),
         experts=tuple(expert["fingerprint"] for expert in head["experts"].values()),
         data=head["data"],
     )

@@ -23,7 +23,7 @@ from sigmax.report.metrics.accuracy import (
 from sigmax.report.metrics.adaptive import Planned, furthest_asked, is_adaptive, mean_samples
 from sigmax.report.metrics.figures import Figures, figures_of
 from sigmax.report.runs import Source, named, stem
-from sigmax.report.schemes import assumed_by
+from sigmax.report.schemes import assumed_by, other_noises
 
 SIGMAS_SHOWN = 4
 ACR, MEAN_RADIUS = "ACR", "mean radius"  # of the radii for true classes; for any class, where these are not known
@@ -85,7 +85,7 @@ def _table(
 
 def _row(of: Figures, radii: Floats, strict: bool) -> dict[str, object]:
     return {
-        "sigma": _listed(of.sigmas),
+        "sigma": _listed(of.sigmas, of.plan),
         "n": of.plan.n,
         "alpha": of.plan.alpha,
         "inputs": of.inputs,
@@ -149,16 +149,18 @@ def sigmas(run: Run) -> str:
 
     "none" is a classifier without noise; inputs on which no expert was asked do not count.
     """
-    return _listed(figures_of(run.plan, run.records).sigmas)
+    return _listed(figures_of(run.plan, run.records).sigmas, run.plan)
 
 
-def _listed(levels: Iterable[float]) -> str:
-    used = sorted(levels)
+def _listed(levels: Iterable[float], plan: Plan) -> str:
+    """The levels; those of other noise than Gaussian after its name."""
+    used, others = sorted(levels), other_noises(plan.rule)
+    name = f"{', '.join(others)} " if others else ""
     if not used:
         return "-"
     if len(used) > SIGMAS_SHOWN:
-        return f"{used[0]:g} to {used[-1]:g}"
-    return ", ".join(f"{sigma:g}" if sigma else "none" for sigma in used)
+        return f"{name}{used[0]:g} to {used[-1]:g}"
+    return name + ", ".join(f"{sigma:g}" if sigma else "none" for sigma in used)
 
 
 def scheme_table(

@@ -58,7 +58,7 @@ def true_class_votes(run: Run) -> Votes:
         return _behind_a_log(run)
     if not entry(run.plan.method).votes:
         raise RequestError(
-            f"{run.path.name} is of a deterministic classifier, which casts no votes; its p_A does not exist. "
+            f"{run.path.name} is of a deterministic classifier, which samples no votes; it has no p_A to estimate. "
             "Compare its certified accuracy instead"
         )
     if is_adaptive(run):

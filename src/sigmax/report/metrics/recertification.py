@@ -118,7 +118,7 @@ def recertify(run: Source, n: int | None = None, alpha: float | None = None) -> 
         return Recertified(n, alpha, len(radii), *collected(radii, np.ones(len(radii))), "replayed")
     if not _is_constant_noise(rule) or rule.bound != "one-sided":
         raise RequestError(
-            "the expectation with fewer samples is exact for constant noise and the one-sided bound; "
+            "the expectation with fewer samples is exact for constant Gaussian noise and the one-sided bound; "
             f"{run.path.name} is of another rule. Use resample(run, n={n}, alpha={alpha:g}), or n={run.plan.n} as "
             "recorded"
         )

@@ -51,7 +51,7 @@ def styles() -> Iterator[tuple[Any, str]]:
 
 
 def norm_symbol(runs: Iterable[Run]) -> str:
-    """The norm of the runs' radii as an axis names it; several where they differ."""
+    """The norm of the runs' radii as an axis names it."""
     return " / ".join(SYMBOLS.get(norm, norm) for norm in dict.fromkeys(run.plan.norm for run in runs))
 
 

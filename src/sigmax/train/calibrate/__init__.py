@@ -5,10 +5,11 @@
 
 A threshold trades accuracy at small radii for large ones, and trains nothing. All of them are chosen together, for the
 largest least lead min_r (A(r) - P(r)), the largest least ratio min_r A(r) / E(r), or the largest mean of A. What the
-networks answer to noisy copies of the held-out images is asked once; estimates and searches over it are cheap.
+networks answer to noisy copies of the held-out images is asked once; estimates and searches over it are cheap. A
+deterministic last certifies the images themselves, so nothing is estimated of it.
 """
 
-from sigmax.train.calibrate.answers import Answers, answers_of, kept_answers
+from sigmax.train.calibrate.answers import Answers, Certain, answers_of, kept_answers
 from sigmax.train.calibrate.calibrate import calibrate, chosen, estimated, with_confidence
 from sigmax.train.calibrate.estimate import Estimate
 from sigmax.train.calibrate.frontier import Frontier, frontier, write_frontier
@@ -19,6 +20,7 @@ __all__ = [
     "Answers",
     "CalibrateOptions",
     "Calibrated",
+    "Certain",
     "Estimate",
     "Frontier",
     "answers_of",

@@ -30,7 +30,7 @@ def calibrate(
     answers: str | Path | None = None,
     watch: Watch | None = None,
 ) -> Calibrated:
-    """Choose confidence thresholds for the levels of a cascade whose last is `Smoothed`; it is left as it is.
+    """Choose confidence thresholds for the levels of a cascade over a `Smoothed` or deterministic last, left as it is.
 
     `n`, `alpha`: of the certificates to come; `seed`: of the noise here. `answers`: a folder that keeps what the
     networks answer, so that another objective does not ask them again; answers there of another request are refused.
@@ -56,8 +56,10 @@ def estimated(
     """What the cascade would certify for any thresholds; arguments are those of `calibrate`."""
     rule, last = cascade.rule, cascade.last
     assert isinstance(rule, CascadeRule)
-    if not isinstance(last, Smoothed):
-        raise RequestError(f"calibration needs a cascade whose last is Smoothed; got {type(last).__name__}")
+    if not isinstance(last, Smoothed) and last.rule.is_random:
+        raise RequestError(
+            f"calibration needs a cascade whose last is Smoothed or deterministic; got {type(last).__name__}"
+        )
     labels = held_out.needed_labels("calibration")
     parts = {**{level_name(j): level for j, level in enumerate(cascade.levels)}, LAST: last}
     found = []

@@ -19,7 +19,7 @@ from scipy.special import betaincinv
 from sigmax import bounds, radius
 from sigmax.rules.cascade.rule import CascadeRule
 from sigmax.rules.smoothed import SmoothedRule
-from sigmax.train.calibrate.answers import Answers
+from sigmax.train.calibrate.answers import Answers, Certain
 
 PRIOR = 0.1  # votes for and against that every probability begins with: most are near 0 or 1
 
@@ -32,7 +32,7 @@ class Estimate:
     """How far a cascade would certify the true class of each image, about, for any confidence thresholds."""
 
     rule: CascadeRule
-    answers: tuple[Answers, ...]  # of the levels, then of the last
+    answers: tuple[Answers | Certain, ...]  # of the levels, then of the last, which may be deterministic
     labels: Ints
     n: int = field(kw_only=True)
     alpha: float = field(kw_only=True)
@@ -50,7 +50,7 @@ class Estimate:
         return found
 
     def alone(self, radii: Sequence[float]) -> Floats:
-        """(networks, radii): the same of each network by itself, as constant noise with all of alpha."""
+        """(networks, radii): the same of each by itself, as constant noise with all of alpha or as it certifies."""
         return np.stack([share_within(self._alone(j, self.alpha), radii) for j in range(len(self.answers))])
 
     def envelope(self, radii: Sequence[float]) -> Floats:
@@ -75,6 +75,9 @@ class Estimate:
         """How far a network that never defers certifies each image as constant noise; the last by its own bound."""
 
         def found() -> Floats:
+            known = self.answers[j]
+            if isinstance(known, Certain):
+                return known.reached(self.labels)
             rule = self.rule.levels[j] if j < len(self.rule.levels) else self.rule.last
             assert isinstance(rule, SmoothedRule)
             share = alpha / (1 if rule.bound == "one-sided" else 2)
@@ -87,17 +90,22 @@ class Estimate:
                 reached = _each(rule.reach, lower, upper)
             return np.where(own > rivals, reached, 0.0)
 
-        known: Floats = self._once(("alone", j, alpha), found)
-        return known
+        found_before: Floats = self._once(("alone", j, alpha), found)
+        return found_before
 
     def _once(self, key: Hashable, find: Callable[[], Any]) -> Any:
         if key not in self._known:
             self._known[key] = find()
         return self._known[key]
 
+    def _sampled(self, place: int) -> Answers:
+        answers = self.answers[place]
+        assert isinstance(answers, Answers)
+        return answers
+
     def _votes(self, place: int, confidence: float) -> tuple[Ints, Ints]:
         """Votes for the true class of each image, and for the rival with the most."""
-        counts, every = self.answers[place].counts(self.rule.classes, confidence), np.arange(len(self.labels))
+        counts, every = self._sampled(place).counts(self.rule.classes, confidence), np.arange(len(self.labels))
         own = counts[every, self.labels]
         counts[every, self.labels] = 0
         return own, counts.max(axis=1)
@@ -107,7 +115,7 @@ class Estimate:
 
         `rival`: of a rival's votes at the place of the true class's, so that of two classes they are one.
         """
-        samples = self.answers[network].top.shape[1]
+        samples = self._sampled(network).top.shape[1]
         place = np.random.SFC64([network, of]).random_raw(len(votes)).astype(np.float64) / 2**64
         place = np.clip(1 - place if rival else place, 1e-3, 1 - 1e-3)
         share = betaincinv(votes + PRIOR, samples - votes + PRIOR, place)

@@ -12,6 +12,8 @@ import numpy as np
 from sigmax.errors import RunError
 from sigmax.files import written_whole
 from sigmax.progress import Watch, silent
+from sigmax.radius.noise import Gaussian, noise_in_words
+from sigmax.rules.procedure import Rule
 from sigmax.train.calibrate.estimate import Estimate, Floats
 from sigmax.train.calibrate.search import best_confidence, first_confidences
 
@@ -32,7 +34,7 @@ class Frontier(NamedTuple):
     radii: tuple[float, ...]
     between: tuple[float, float]  # the radii that are traded
     points: tuple[Point, ...]
-    alone: dict[str, tuple[float, ...]]  # accuracy of each network as constant noise, by sigma
+    alone: dict[str, tuple[float, ...]]  # accuracy of each network as constant noise, by sigma or by other noise
     others: tuple[tuple[float, float], ...]  # accuracy at both ends of a coarse grid of thresholds
 
     def plain(self) -> dict[str, Any]:
@@ -69,7 +71,7 @@ def frontier(estimate: Estimate, radii: Sequence[float], *, points: int = POINTS
     between = radii[0], radii[far]
     grid = first_confidences(len(estimate.rule.levels))
     others = {tuple(estimate.accuracy(confidence, between).tolist()) for confidence in grid}
-    return Frontier(radii, between, _undominated(found, far), _by_sigma(estimate, alone), tuple(sorted(others)))
+    return Frontier(radii, between, _undominated(found, far), _by_noise(estimate, alone), tuple(sorted(others)))
 
 
 def write_frontier(path: Path, found: Frontier) -> None:
@@ -85,6 +87,14 @@ def _undominated(points: Sequence[Point], far: int) -> tuple[Point, ...]:
     return tuple(ends[one] for one in sorted(best, reverse=True))
 
 
-def _by_sigma(estimate: Estimate, alone: Floats) -> dict[str, tuple[float, ...]]:
+def _by_noise(estimate: Estimate, alone: Floats) -> dict[str, tuple[float, ...]]:
     rules = [*estimate.rule.levels, estimate.rule.last]
-    return {f"{rule.largest_noise:g}": tuple(row.tolist()) for rule, row in zip(rules, alone, strict=True)}
+    return {_named(rule): tuple(row.tolist()) for rule, row in zip(rules, alone, strict=True)}
+
+
+def _named(rule: Rule) -> str:
+    """The sigma of Gaussian noise; of another noise its name too, since two may have the same level."""
+    said = rule.describe()
+    if said.get("noise") == Gaussian.name:
+        return f"{rule.largest_noise:g}"
+    return noise_in_words(said) or str(said["scheme"])

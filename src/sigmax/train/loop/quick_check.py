@@ -17,6 +17,7 @@ from sigmax import bounds, radius
 from sigmax.engine.settings import GPU_BATCH, cpu_batch, keep_freed_memory
 from sigmax.train.denoised import answers
 from sigmax.train.loop.fit import VALIDATION, seeded
+from sigmax.train.loop.noisy import NoiseName, distribution, noisy_copies
 from sigmax.train.loop.stored import in_unit
 
 SAMPLES, ALPHA = 100, 1e-3  # samples an image, and the chance that its radius is wrong
@@ -42,6 +43,7 @@ class QuickCheck:
     seed: int
     epochs: int  # how many there will be
     every: int = 1
+    noise: NoiseName = "gaussian"
 
     def __call__(self, model: nn.Module, epoch: int) -> dict[str, Any]:
         """What was found after the epoch, counted from 0; nothing where it is not the epoch's turn."""
@@ -49,14 +51,16 @@ class QuickCheck:
             return {}
         samples = SAMPLES if self.sigma > 0 else 1
         with seeded(self.seed, epoch + 1, VALIDATION, device=self.pixels.device) as generator:
-            counts = vote(model, self.pixels, self.sigma, classes=self.classes, samples=samples, generator=generator)
+            how: dict[str, Any] = {"classes": self.classes, "samples": samples, "generator": generator}
+            counts = vote(model, self.pixels, self.sigma, **how, noise=self.noise)
         right = counts[np.arange(len(counts)), self.labels]
         found = {"images": len(counts), "samples": samples, "accuracy": float(right.mean() / samples)}
         return found if self.sigma == 0 else {**found, **self._certified(counts)}
 
     def _certified(self, counts: NDArray[np.int64]) -> dict[str, Any]:
         leads = counts.argmax(axis=1) == self.labels
-        reached = np.where(leads, radius.gaussian(self.sigma, bounds.lower(counts.max(axis=1), SAMPLES, ALPHA)), 0.0)
+        lower, noise = bounds.lower(counts.max(axis=1), SAMPLES, ALPHA), distribution(self.noise, self.sigma)
+        reached = np.where(leads, [radius.smoothed(noise, p) for p in lower.tolist()], 0.0)
         radii = [times * self.sigma for times in RADII]
         return {
             "smoothed": float(leads.mean()),
@@ -74,10 +78,11 @@ def vote(
     classes: int,
     samples: int,
     generator: torch.Generator,
+    noise: NoiseName = "gaussian",
 ) -> NDArray[np.int64]:
     """How often each class is the answer for each image, (images, classes), in so many samples of noise."""
     counts = torch.zeros(len(pixels) * classes, dtype=torch.int64, device=pixels.device)
-    for row, logits in noisy_answers(model, pixels, sigma, samples=samples, generator=generator):
+    for row, logits in noisy_answers(model, pixels, sigma, samples=samples, generator=generator, noise=noise):
         cells = row * classes + logits.argmax(dim=1)
         counts.scatter_add_(0, cells, torch.ones_like(cells))
     table: NDArray[np.int64] = counts.view(-1, classes).cpu().numpy()
@@ -85,7 +90,13 @@ def vote(
 
 
 def noisy_answers(
-    model: nn.Module, pixels: Tensor, sigma: float, *, samples: int, generator: torch.Generator
+    model: nn.Module,
+    pixels: Tensor,
+    sigma: float,
+    *,
+    samples: int,
+    generator: torch.Generator,
+    noise: NoiseName = "gaussian",
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Batch by batch: which images, each so many times in a row, and the logits of a noisy copy of each."""
     rows = torch.arange(len(pixels), device=pixels.device).repeat_interleave(samples)
@@ -95,6 +106,5 @@ def noisy_answers(
     for first in range(0, len(rows), size):
         row = rows[first : first + size]
         with torch.inference_mode():
-            noise = torch.randn(len(row), *pixels.shape[1:], device=pixels.device, generator=generator)
-            logits = answers(model, noise.mul_(sigma).add_(in_unit(pixels[row])), sigma)
+            logits = answers(model, noisy_copies(in_unit(pixels[row]), sigma, 1, generator, noise), sigma)
         yield row, logits

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from sigmax.errors import RequestError
+from sigmax.train.loop.noisy import NoiseName
 from sigmax.train.loop.stored import Streamed, in_unit
 
 
@@ -84,6 +85,7 @@ class Method(ABC):
     any_noise: ClassVar[bool] = False  # whether it learns under a noise of its own for each input (`Batch.sigma`)
     sigma: float  # noise in pixels, of methods with one noise for all images
     copies: int = 1  # noisy copies of each image in a step
+    noise: NoiseName = "gaussian"  # its distribution; a method whose mathematics is Gaussian has no other
 
     @abstractmethod
     def score(self, model: nn.Module, batch: Batch) -> Score:
@@ -121,7 +123,10 @@ class Method(ABC):
 
     def plan(self) -> dict[str, Any]:
         """The method in words: its name and hyper-parameters."""
-        return {"name": self.name, **(asdict(self) if is_dataclass(self) else {})}
+        own: dict[str, Any] = asdict(self) if is_dataclass(self) else {}
+        if own.get("noise") == "gaussian":  # what every plan meant before there was another
+            del own["noise"]
+        return {"name": self.name, **own}
 
     def state_dict(self) -> dict[str, Any]:
         """What the method remembers: tensors and plain values."""

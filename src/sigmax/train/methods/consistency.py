@@ -15,7 +15,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from sigmax.config.validation import Positive, Weight, about, options
-from sigmax.train.loop.noisy import by_copy, noisy_copies
+from sigmax.train.loop.noisy import NoiseName, by_copy, noisy_copies
 from sigmax.train.methods.base import Batch, Method, Score
 from sigmax.train.methods.noise_attack import in_full
 from sigmax.train.methods.registry import on_cifar10, register
@@ -35,10 +35,11 @@ class Consistency(Method):
     consistency: Annotated[Weight, about("weight of the copies' disagreement")] = 10.0
     entropy: Annotated[Weight, about("weight of the entropy of their mean")] = 0.5
     copies: Annotated[int, Field(ge=2, description="noisy copies of each image; one cannot disagree with itself")] = 2
+    noise: Annotated[NoiseName, about("distribution of the noise")] = "gaussian"
 
     def score(self, model: nn.Module, batch: Batch) -> Score:
         """The mean loss of the batch; right is a noisy copy of the true class."""
-        noisy = noisy_copies(batch.pixels, self.noise_of(batch), self.copies, batch.generator)
+        noisy = noisy_copies(batch.pixels, self.noise_of(batch), self.copies, batch.generator, self.noise)
         logits = by_copy(model(noisy), self.copies)
         return Score.of(self.losses(logits, batch.targets), logits, batch.targets)
 

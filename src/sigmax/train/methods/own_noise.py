@@ -24,6 +24,10 @@ class OwnNoise(Method):
                 f"{self.name} training is for methods that learn under any noise of an input ({fit}), and "
                 f"{self.inner.name!r} does not; choose one of those"
             )
+        if self.inner.noise != "gaussian":
+            raise RequestError(
+                f"{self.name} training moves the sigma of Gaussian noise; got {self.inner.noise!r} noise"
+            )
         self.sigma, self.copies = self.inner.sigma, self.inner.copies
         self.sigmas = torch.empty(0)
 

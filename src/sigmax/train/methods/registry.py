@@ -117,16 +117,29 @@ def method_preset(preset: str, method: str, sigma: float) -> MethodPreset:
     return by_sigma[sigma]
 
 
-def make_method(name: str, sigma: float, hyper: Mapping[str, Any] | None = None) -> Method:
-    """The method of that name for noise `sigma`, in pixels; `hyper` holds its hyper-parameters by name."""
+def make_method(name: str, sigma: float, hyper: Mapping[str, Any] | None = None, *, noise: str = "gaussian") -> Method:
+    """The method of that name for noise of level `sigma`, in pixels; `hyper` holds its hyper-parameters by name."""
     kind, given = find(name).kind, dict(hyper or {})
     refuse_unknown(kind, given)
+    if noise != "gaussian":
+        if not takes_any_noise(kind):
+            fit = ", ".join(name for name, method in known().items() if takes_any_noise(method.kind))
+            raise RequestError(
+                f"{name} training is made for Gaussian noise, in its losses or in its gradients, and does not learn "
+                f"under {noise} noise; choose one of {fit}"
+            )
+        given["noise"] = noise
     return kind(sigma=sigma, **given)  # type: ignore[call-arg]  # every registered method has a sigma
 
 
 def settable(kind: type[Method]) -> dict[str, Field[Any]]:
     """The hyper-parameters of a method that a request may name: all but its noise."""
-    return {f.name: f for f in fields(kind) if f.init and f.name not in ("sigma", "inner")}  # type: ignore[arg-type]
+    return {f.name: f for f in fields(kind) if f.init and f.name not in ("sigma", "inner", "noise")}  # type: ignore[arg-type]
+
+
+def takes_any_noise(kind: type[Method]) -> bool:
+    """Whether the method learns under noise of other distributions than the Gaussian."""
+    return "noise" in {f.name for f in fields(kind)}  # type: ignore[arg-type]  # every method is a dataclass
 
 
 def refuse_unknown(kind: type[Method], given: Mapping[str, Any]) -> None:

@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from sigmax.config.validation import Numbers, Weight, about, options
 from sigmax.train.denoised import answers
-from sigmax.train.loop.noisy import by_copy, noisy_copies, uniform
+from sigmax.train.loop.noisy import NoiseName, by_copy, noisy_copies, uniform
 from sigmax.train.methods.base import Batch, Method, Score
 from sigmax.train.methods.consistency import fit, unsteadiness
 from sigmax.train.methods.noise_attack import in_full
@@ -62,12 +62,14 @@ class Mixed(Method):
 
     name: ClassVar[str] = "mixed"
     sigmas: Annotated[Numbers, about("the noises, in pixels")]
+    noise: Annotated[NoiseName, about("distribution of the noise")] = "gaussian"
 
     def score(self, model: nn.Module, batch: Batch) -> Score:
         """The mean cross-entropy of one noisy copy of each input."""
         which = (uniform(batch.pixels, batch.generator) * len(self.sigmas)).long()
         sigma = batch.pixels.new_tensor(self.sigmas)[which]
-        return scored(model, noisy_copies(batch.pixels, sigma, 1, batch.generator), sigma, batch.targets)
+        noisy = noisy_copies(batch.pixels, sigma, 1, batch.generator, self.noise)
+        return scored(model, noisy, sigma, batch.targets)
 
 
 def scored(model: nn.Module, noisy: Tensor, sigma: Tensor, classes: Tensor) -> Score:

@@ -16,7 +16,7 @@ from typing import Annotated, ClassVar
 from torch import Tensor, nn
 
 from sigmax.config.validation import Positive, Weight, about, options
-from sigmax.train.loop.noisy import noisy_copies
+from sigmax.train.loop.noisy import NoiseName, noisy_copies
 from sigmax.train.methods.base import Batch, Method, Score
 from sigmax.train.methods.noise_attack import in_full
 from sigmax.train.methods.registry import on_cifar10, register
@@ -34,11 +34,12 @@ class Stability(Method):
     any_noise: ClassVar[bool] = True
     sigma: Annotated[Positive, about("noise in pixels")]
     weight: Annotated[Weight, about("lambda")] = 2.0
+    noise: Annotated[NoiseName, about("distribution of the noise")] = "gaussian"
 
     def score(self, model: nn.Module, batch: Batch) -> Score:
         """The mean loss of the batch; right is a noisy input of the true class."""
         clean = model(batch.pixels)
-        noisy = model(noisy_copies(batch.pixels, self.noise_of(batch), 1, batch.generator))
+        noisy = model(noisy_copies(batch.pixels, self.noise_of(batch), 1, batch.generator, self.noise))
         return Score.of(self.losses(clean, noisy, batch.targets), noisy, batch.targets)
 
     def losses(self, clean: Tensor, noisy: Tensor, targets: Tensor) -> Tensor:

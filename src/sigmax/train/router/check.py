@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from sigmax import bounds, radius
+from sigmax.radius import Noise
 from sigmax.train.loop.fit import VALIDATION, seeded
+from sigmax.train.loop.noisy import NoiseName, distribution
 from sigmax.train.loop.progress import EpochReport
 from sigmax.train.loop.quick_check import vote
 
@@ -44,6 +46,7 @@ class Watcher:
     routes: Sequence[str]  # their names
     advice: str  # what to change when a route dies
     on_warning: OnWarning | None = None
+    noise: NoiseName = "gaussian"
     history: list[list[float]] = field(default_factory=list)  # `routes` of each epoch
 
     def remember(self, reports: Sequence[EpochReport]) -> None:
@@ -53,11 +56,11 @@ class Watcher:
     def __call__(self, model: nn.Module, epoch: int) -> dict[str, Any]:
         """The epoch's mapping; a route that dies is warned of once."""
         with seeded(self.seed, epoch + 1, VALIDATION, device=self.pixels.device) as generator:
-            counts = vote(
-                model, self.pixels, self.sigma, classes=len(self.routes), samples=SAMPLES, generator=generator
-            )
+            how: dict[str, Any] = {"classes": len(self.routes), "samples": SAMPLES, "generator": generator}
+            counts = vote(model, self.pixels, self.sigma, **how, noise=self.noise)
         taken, best = counts.argmax(axis=1), self.radii.argmax(axis=1)
-        certified = radius.gaussian(self.sigma, bounds.lower(counts.max(axis=1), SAMPLES, ALPHA))
+        lower = bounds.lower(counts.max(axis=1), SAMPLES, ALPHA)
+        certified = np.array([radius.smoothed(self._noise, p) for p in lower.tolist()])
         rows = np.arange(len(taken))
         labels = _shares(best, len(self.routes))
         self.history.append(_shares(taken, len(self.routes)))
@@ -80,11 +83,17 @@ class Watcher:
             "warnings": warnings,
         }
 
+    @property
+    def _noise(self) -> Noise:
+        return distribution(self.noise, self.sigma)
+
     def _consensus(self, counts: NDArray[np.int64]) -> NDArray[np.float64]:
         """The radius of each input by `radius.routed`, where an expert with R_j = 0 never agrees."""
         rows, top = np.arange(len(counts)), counts.argmax(axis=1)
         lower = bounds.lower(counts[rows, top], SAMPLES, ALPHA)
-        reach = radius.gaussian(self.sigma, lower[:, None], bounds.upper(counts, SAMPLES, ALPHA))
+        upper = bounds.upper(counts, SAMPLES, ALPHA)
+        pairs = zip(lower.tolist(), upper.tolist(), strict=True)
+        reach = np.array([[radius.smoothed(self._noise, p, q) for q in others] for p, others in pairs])
         reach[rows, top] = 0.0
         labels = [[0 if certified > 0 else None for certified in row] for row in self.radii]
         return np.array([radius.routed(*row) for row in zip(reach, self.radii, labels, strict=True)])

@@ -43,7 +43,7 @@ class RouterLoss(Method):
 
     def score(self, model: nn.Module, batch: Batch) -> Score:
         """The mean loss of the batch; right is a copy that takes the best route."""
-        noisy = noisy_copies(batch.pixels, self.sigma, self.copies, batch.generator)
+        noisy = noisy_copies(batch.pixels, self.sigma, self.copies, batch.generator, self.noise)
         logits = by_copy(model(noisy), self.copies)
         return Score.of(self.losses(logits, batch.targets), logits, batch.targets.argmax(dim=1))
 
@@ -68,6 +68,7 @@ class Router(RouterLoss):
     entropy: Annotated[Weight, about("weight of the entropy of their mean")] = 0.5
     balance: Annotated[bool, about("weigh inputs so that every route counts the same in all")] = True
     strength: Annotated[Strength, about("which radius weighs the copies' disagreement")] = "strong"
+    noise: Annotated[Literal["gaussian", "uniform"], about("distribution of the noise")] = "gaussian"
 
     def __post_init__(self) -> None:
         if len(self.shares) < 2 or min(self.shares) < 0 or not math.isclose(sum(self.shares), 1.0):

@@ -1,7 +1,8 @@
 """Routers trained for what is certified, rather than to name the best expert.
 
 # x input; R_j(x) how far expert j certifies its true class, 0 where it does not; sigma the router's noise
-# f_m softmax of the router on noisy copy m; q their mean; z_j = Phi^-1(q_j); w(r) what a certificate at r is worth
+# f_m softmax of the router on noisy copy m; q their mean; w(r) what a certificate at r is worth
+# z_j = Phi^-1(q_j); under uniform noise 2 q_j, with sigma its scale
 
 With D_j = sigma/2 * (max_i z_i - z_j) the radius of the consensus rule (`radius.routed`) for the true class is
 
@@ -26,13 +27,14 @@ Source: the rule's theorem is our own (docs/dual.md); a smooth radius as objecti
 the unsteadiness to Jeong & Shin (2020).
 """
 
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from sigmax.config.validation import Count, Numbers, Positive, Weight, about, options
 from sigmax.errors import RequestError
+from sigmax.train.loop.noisy import NoiseName
 from sigmax.train.methods.consistency import log_of_mean, unsteadiness
 from sigmax.train.methods.noise_attack import in_full
 from sigmax.train.router.loss import RouterLoss
@@ -60,6 +62,7 @@ class Weighted(RouterLoss):
         2.0
     )
     entropy: Annotated[Weight, about("weight of the entropy of their mean")] = 0.0
+    noise: Annotated[Literal["gaussian", "uniform"], about("distribution of the noise")] = "gaussian"
 
     def __post_init__(self) -> None:
         if not self.radii or self.radii[0] < 0 or list(self.radii) != sorted(set(self.radii)):
@@ -103,7 +106,7 @@ class Certified(Weighted):
         """The smooth chance to miss each radius, and what `weighted` minimises."""
         asked = logits.new_tensor(self.radii)
         shares = log_of_mean((self.hardness * logits).log_softmax(dim=2)).exp()
-        missed = ((asked - margins(shares, good, self.sigma)) / (self.temperature * self.sigma)).sigmoid()
+        missed = ((asked - margins(shares, good, self.sigma, self.noise)) / (self.temperature * self.sigma)).sigmoid()
         return missed + self.fit * misses(log_f, good)
 
 
@@ -116,12 +119,12 @@ def misses(log_f: Tensor, good: Tensor) -> Tensor:
     return torch.where(good.any(dim=2), -reached, 0.0).mean(dim=0)
 
 
-def margins(shares: Tensor, good: Tensor, sigma: float) -> Tensor:
+def margins(shares: Tensor, good: Tensor, sigma: float, noise: NoiseName = "gaussian") -> Tensor:
     """M_r of each input and radius, (n, r), from vote shares, (n, K), and the good routes, (n, r, K).
 
     Means nothing where all routes are good, or none is.
     """
-    z = torch.special.ndtri(shares.clamp(LEAST, 1 - LEAST))[:, None]
+    z = (2 * shares if noise == "uniform" else torch.special.ndtri(shares.clamp(LEAST, 1 - LEAST)))[:, None]
     return sigma / 2 * (_among(z, good).amax(dim=2) - _among(z, ~good).amax(dim=2))
 
 

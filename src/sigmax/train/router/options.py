@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sigmax.errors import RequestError
+from sigmax.train.loop.noisy import NoiseName
 from sigmax.train.methods.base import Method
 from sigmax.train.router.loss import Router, shares_of
 from sigmax.train.router.objective import Certified, Weighted
@@ -19,7 +20,9 @@ OBJECTIVES: Mapping[str, type[Method]] = MappingProxyType(
 RADII = 12  # at which a router's certificates count, where none are named
 
 
-def make_loss(sigma: float, radii: NDArray[np.floating], given: Mapping[str, Any]) -> Method:
+def make_loss(
+    sigma: float, radii: NDArray[np.floating], given: Mapping[str, Any], *, noise: NoiseName = "gaussian"
+) -> Method:
     """The loss that the options describe, for inputs of these radii, (n, K), to train on.
 
     Where no radii are named, those at which certificates count are spread from 0 to below the largest label.
@@ -29,6 +32,7 @@ def make_loss(sigma: float, radii: NDArray[np.floating], given: Mapping[str, Any
     if objective not in OBJECTIVES:
         raise RequestError(f"objective: expected one of {', '.join(OBJECTIVES)}, got {objective!r}")
     _refuse_foreign(objective, options)
+    options["noise"] = noise
     scale = float(radii.max())
     if objective == "paper":
         return Router(sigma=sigma, shares=shares_of(radii), scale=scale, **options)
@@ -82,7 +86,7 @@ def advice(method: Method, *, collapsed: bool = False) -> str:
 
 def _refuse_foreign(objective: str, options: Mapping[str, Any]) -> None:
     """Refuse options of another objective: they would be silently without effect."""
-    own = {f.name for f in fields(OBJECTIVES[objective])} - {"sigma", "shares", "scale"}  # type: ignore[arg-type]
+    own = {f.name for f in fields(OBJECTIVES[objective])} - {"sigma", "noise", "shares", "scale"}  # type: ignore[arg-type]
     foreign = sorted(set(options) - own)
     if foreign:
         raise RequestError(

@@ -20,6 +20,7 @@ from sigmax.jobs.label.labels import Labels
 from sigmax.models import Classifier, Normalisation
 from sigmax.train.loop.held_out import first, split
 from sigmax.train.loop.network import described, examples_of, sources_of, train_network
+from sigmax.train.loop.noisy import NoiseName, noise_note, refuse_denoiser
 from sigmax.train.loop.progress import OnEpoch, OnStep
 from sigmax.train.loop.settings import Settings
 from sigmax.train.loop.stored import on_device
@@ -38,6 +39,7 @@ def train_router(
     *,
     architecture: str,
     sigma: float,
+    noise: NoiseName = "gaussian",
     out: str | Path,
     options: Mapping[str, Any] | None = None,
     normalisation: str | Normalisation | None = None,
@@ -52,6 +54,8 @@ def train_router(
 ) -> Path:
     """Train a router of noise `sigma`, in pixels, on the labelled inputs and return the checkpoint's path, `out`.
 
+    noise: its distribution; of "uniform" noise `sigma` is the scale.
+
     A run goes on, ends and is kept apart from others as `train_classifier` says. Inputs that no expert certifies are
     dropped. Of the others a share, `held_out`, is never trained on: after every epoch the metrics' `validation` says
     how the smoothed router does on (some of) them. `on_warning` gets warnings, above all of a route that dies.
@@ -63,7 +67,8 @@ def train_router(
     """
     sigma, settings = float(sigma), settings or SMALL.settings
     inputs = _divided(dataset, labels, held_out, settings.seed)
-    method = make_loss(sigma, inputs.training_radii, loss)
+    refuse_denoiser(denoiser, noise)
+    method = make_loss(sigma, inputs.training_radii, loss, noise=noise)
     watcher = inputs.watcher(method, sigma, settings, route_names(labels.sigmas), on_warning)
     _warn_of_noise(sigma, labels.sigmas, on_warning)
     return train_network(
@@ -84,7 +89,7 @@ def train_router(
         sources={**sources_of(dataset, start=start, denoiser=denoiser), **_plan_of(labels), "held_out": held_out},
         start=start,
         denoiser=denoiser,
-        notes={"router": {**_plan_of(labels)["labels"], "shares": labels.shares.tolist(), "dropped": labels.dropped}},
+        notes={**noise_note(noise), "router": {**_plan_of(labels)["labels"], **_said_of(labels)}},
         validate=watcher,
         on_epoch=on_epoch,
         on_step=on_step,
@@ -115,6 +120,7 @@ class _Inputs(NamedTuple):
             routes=routes,
             advice=advice(method),
             on_warning=on_warning,
+            noise=method.noise,
         )
 
 
@@ -132,6 +138,11 @@ def _plan_of(labels: Labels) -> dict[str, dict[str, Any]]:
     """What a plan says of its labels."""
     sigmas = [None if math.isnan(noise) else noise for noise in labels.sigmas]
     return {"labels": {"experts": labels.experts, "sigmas": sigmas, "fingerprint": labels.fingerprint}}
+
+
+def _said_of(labels: Labels) -> dict[str, Any]:
+    """What else a checkpoint's notes say of its labels."""
+    return {"shares": labels.shares.tolist(), "dropped": labels.dropped}
 
 
 def route_names(sigmas: tuple[float, ...]) -> list[str]:
