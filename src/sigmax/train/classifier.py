@@ -43,7 +43,6 @@ def train_classifier(
     """Train the architecture on the data with noise of level `sigma`, in pixels; returns the checkpoint's path, `out`.
 
     noise: its distribution; of "uniform" and "splitting" noise `sigma` is the scale.
-
     What is wrong with the request is said before anything is trained. A run that was cut short goes on when
     called again with the same request, and ends with the weights it would have had; a finished one returns at
     once. A file at `out` of another request is never overwritten. Beside `out` lie its metrics
@@ -55,7 +54,6 @@ def train_classifier(
     `denoiser` (denoised training): removes the noise before the classifier sees an image, and stays as it is; what is
     written is the classifier alone. `tune_denoiser`: a copy of it is trained by the same loss, and written beside
     `out` (NAME.safetensors) as NAME.denoiser.safetensors (`denoiser_path`).
-
     `validation`: a share of the images to hold out, or images of another split. Every `validate_every` epochs, and
     after the last, the metrics' `validation` says how the smoothed classifier does on (some of) them (`QuickCheck`).
     A share is never trained on, so it is part of the plan; checking is not.

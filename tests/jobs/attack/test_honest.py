@@ -184,3 +184,10 @@ def test_the_verdict_is_the_exact_binomial_tail():
         assert found.refuted == (tail <= 1e-3)
         assert found.false_alarm == pytest.approx(4e-9)
     assert judged(considered=9, certified=5, violations=0, alpha=0.1, inside_tests=0, each=1e-9).p_value == 1
+
+
+def test_rounding_does_not_move_a_point_of_a_tiny_ball_back_to_the_input():
+    x, radius = torch.tensor([[[0.5, 0.5]]]), 0.00621392539418991
+    for aim in (0.0, 1.0):
+        (point,) = into_ball(x, torch.tensor([[[[aim, 0.5]]]]), radius, Space("images", None))
+        assert 0.999 * radius < distance_up(x, point) < radius

@@ -18,6 +18,10 @@ from sigmax.cli.build.networks import (
 )
 from sigmax.errors import RequestError
 
+Noise = Annotated[
+    str | None, typer.Option(metavar="NOISE", help=f"Noise, pixels in [0, 1] (default: as trained). {opt.UNIFORM}.")
+]
+
 
 def smoothed(
     out: SystemOut,
@@ -37,10 +41,7 @@ def smoothed(
             "reference; certify and predict run it only if they are given it again.",
         ),
     ] = None,
-    sigma: Annotated[
-        str | None,
-        typer.Option(metavar="NOISE", help=f"Noise, pixels in [0, 1] (default: as trained). {opt.UNIFORM}."),
-    ] = None,
+    sigma: Noise = None,
     bound: Annotated[
         Literal["one-sided", "runner-up"],
         typer.Option(help="one-sided as in the papers; runner-up also bounds the strongest rival."),

@@ -30,17 +30,19 @@ MethodName = Annotated[
     str, typer.Option(help="Training method; --keys lists them, with what --set method.KEY=VALUE can change.")
 ]
 
+Noise = Annotated[
+    str,
+    typer.Option(
+        metavar="NOISE",
+        help="Noise of the training images, pixels in [0, 1]: 0.5 (Gaussian), uniform:0.5 or splitting:0.5 "
+        "(scales, for radii in l1).",
+    ),
+]
+
 
 def classifier(
     data: opt.Data,
-    sigma: Annotated[
-        str,
-        typer.Option(
-            metavar="NOISE",
-            help="Noise of the training images, pixels in [0, 1]: 0.5 (Gaussian), uniform:0.5 or splitting:0.5 "
-            "(scales, for radii in l1).",
-        ),
-    ],
+    sigma: Noise,
     out: Out,
     method: MethodName = "gaussian",
     preset: Annotated[

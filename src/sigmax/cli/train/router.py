@@ -13,31 +13,33 @@ from sigmax.errors import RequestError
 if TYPE_CHECKING:
     from sigmax.cli.train.keys import RouterKeys
 
+Noise = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NOISE", help=f"Noise of the router's votes, in pixels (default: the preset's). {opt.UNIFORM}."
+    ),
+]
+Start = Annotated[
+    Path | None,
+    typer.Option(
+        help="Begin with the weights of this classifier, such as an expert's, except its last layer; it also "
+        "decides the model."
+    ),
+]
+
 
 def router(
     data: opt.Data,
     labels: Annotated[Path, typer.Option(help="Folder of labels, as written by `sigmax label`.")],
     out: Out,
-    sigma: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NOISE",
-            help=f"Noise of the router's votes, in pixels (default: the preset's). {opt.UNIFORM}.",
-        ),
-    ] = None,
+    sigma: Noise = None,
     preset: Annotated[
         str | None, typer.Option(help="dual-cifar10 or dual-imagenet: what the paper used; --set still applies.")
     ] = None,
     model: Annotated[
         str | None, typer.Option(help="Architecture, as for a classifier (default: small-cnn or the preset's).")
     ] = None,
-    start: Annotated[
-        Path | None,
-        typer.Option(
-            help="Begin with the weights of this classifier, such as an expert's, except its last layer; it also "
-            "decides the model."
-        ),
-    ] = None,
+    start: Start = None,
     denoiser: WithDenoiser = None,
     epochs: Epochs = None,
     device: Device = None,

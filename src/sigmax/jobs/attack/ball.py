@@ -9,8 +9,8 @@ from torch import Tensor
 
 from sigmax.schemes.scheme import Domain
 
-MARGIN = 1e-6  # by which a projection stays inside; 32-bit pixels are rounded by less
-DRAWN = (1.0, 0.98, 0.95, 0.9, 0.8, 0.6, 0.3)  # parts of the way that are tried until a point of the grid is inside
+MARGIN = 1e-6  # by which a projection stays inside; in all but tiny balls 32-bit pixels are rounded by less
+DRAWN = (1.0, 0.9999, 0.98, 0.95, 0.9, 0.8, 0.6, 0.3)  # parts of the way that are tried until a rounded point is inside
 
 
 class Space(NamedTuple):
@@ -53,7 +53,7 @@ def into_ball(x: Tensor, points: Tensor, radius: float, space: Space) -> Tensor:
     away = away * (most / norms).clamp_max(1.0).view(-1, *axes)
     # Where the radius is no more than a few steps of floats or of the grid, only the input itself may be left.
     found, left = x.expand_as(points).clone(), torch.ones(len(points), dtype=torch.bool)
-    for part in DRAWN if space.grid else DRAWN[:1]:
+    for part in DRAWN:
         moved = space.nearest(x, (x + part * away[left]).float())
         inside = torch.tensor([distance_up(x, point) < radius for point in moved], dtype=torch.bool)
         places = left.nonzero()[:, 0][inside]

@@ -71,17 +71,9 @@ def train_router(
     method = make_loss(sigma, inputs.training_radii, loss, noise=noise)
     watcher = inputs.watcher(method, sigma, settings, route_names(labels.sigmas), on_warning)
     _warn_of_noise(sigma, labels.sigmas, on_warning)
+    network: dict[str, Any] = {"architecture": architecture, "options": options, "normalisation": normalisation}
     return train_network(
-        described(
-            dataset,
-            start,
-            architecture=architecture,
-            options=options,
-            classes=len(labels.experts),
-            sigma=sigma,
-            normalisation=normalisation,
-            same_classes=False,
-        ),
+        described(dataset, start, classes=len(labels.experts), sigma=sigma, same_classes=False, **network),
         method,
         examples_of(inputs.training, inputs.training_radii),
         settings,
