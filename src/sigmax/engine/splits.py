@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -23,10 +24,15 @@ def split_copies(steps: Tensor, noise: Split, first: int, last: int) -> Tensor:
 def seen_at(steps: Tensor, looks: Tensor, noise: Split) -> Tensor:
     """Images of whole steps, (looks, numbers) or one for all, as each is seen at a look, (looks,)."""
     m = noise.offsets
-    shifts = torch.tensor(noise.shifts(steps.shape[-1]), device=steps.device)
-    s = (looks[:, None] + shifts) % m
+    s = (looks[:, None] + _shifts_on(steps.device, noise, steps.shape[-1])) % m
     below = 2 * (s + m * torch.div(steps - s - 1, m, rounding_mode="floor")) + 1  # the cut below, in half steps
     return (below.clamp_min(0) + (below + 2 * m).clamp_max(2 * noise.grid)).float().div_(4 * noise.grid)
+
+
+@lru_cache(maxsize=8)
+def _shifts_on(device: torch.device, noise: Split, numbers: int) -> Tensor:
+    """The shifts, sent once: a copy to a GPU waits for the votes that it has to count."""
+    return torch.tensor(noise.shifts(numbers), device=device)
 
 
 class SplitFiller:
