@@ -91,3 +91,9 @@ def test_the_systems_of_the_zoo_and_their_thresholds_are_those_that_were_certifi
         constant = sx.read(REPO / "results" / "cifar10" / f"constant-{level.sigma:g}.jsonl.gz")
         alone = sx.Smoothed(network, sigma=level.sigma, classes=10)
         assert constant.plan.system == systems.fingerprint(alone), "the constant rows are of the same networks"
+
+
+def test_what_is_said_of_the_attack_on_cifar10_is_what_its_log_says():
+    said = " ".join((REPO / "docs" / "attack.md").read_text().split())
+    for sentence in runpy.run_path(str(REPO / "docs" / "pictures" / "attack.py"))["sentences"]():
+        assert sentence in said

@@ -11,6 +11,7 @@ from sigmax.report.plots.style import COLOURS, GREYS, given_or_new, plain
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+WIDEST = np.log(1.15)  # a bar reaches from a ratio to 1.15 times that
 BINS = 20
 
 
@@ -23,8 +24,9 @@ def draw_attack_ratios(ratios: Sequence[float], ax: "Axes | None" = None, *, not
     if not ratios:
         raise RequestError("there is nothing to draw: the attack found no point for any input")
     ax = given_or_new(ax)
-    # Ratios of tiny radii are huge: evenly spaced in the logarithm, and 1 is the edge of a bin.
-    width = max(np.log(max(ratios)), -np.log(min(ratios)), np.log(1.1)) / BINS
+    # Ratios of tiny radii are huge: evenly spaced in the logarithm, and 1 is the edge of a bin. One huge ratio must not
+    # make the others share a bar.
+    width = min(max(np.log(max(ratios)), -np.log(min(ratios)), np.log(1.1)) / BINS, WIDEST)
     logs = np.log(ratios)
     edges = np.exp(width * np.arange(np.floor(min(logs.min(), 0.0) / width), np.ceil(logs.max() / width) + 1.5))
     ax.hist(ratios, bins=edges.tolist(), color=COLOURS[0], edgecolor="white", linewidth=0.5)
