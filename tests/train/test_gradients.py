@@ -171,6 +171,6 @@ def test_what_cannot_be_measured_is_refused(inputs):
         gradient_shares(Linear(), GaussianTraining(0.5), inputs, sigma=0.5, indices=[])
     model = Linear()
     with torch.no_grad():
-        model.linear.weight[0] = 1e38
-    with pytest.raises(RunError, match="the gradient of 40 inputs, first of number 0, is not finite"):
+        model.linear.weight[0] = 1e38  # whether all logits overflow depends on how a processor sums
+    with pytest.raises(RunError, match=r"the gradient of (39|40) inputs, first of number 0, is not finite"):
         gradient_shares(model, GaussianTraining(0.5), inputs, sigma=0.5, samples=10)
