@@ -12,7 +12,7 @@ from scipy.stats import binomtest
 from statsmodels.stats.proportion import proportion_confint
 
 from sigmax.bounds import fewest_samples, fewest_samples_to_predict, fixed, lower, two_sided_p_value, upper
-from sigmax.bounds.fixed import tail_above, tail_below
+from sigmax.bounds.fixed import PROVED, tail_above, tail_below
 from sigmax.errors import RequestError
 
 ALPHAS = (1e-12, 1e-6, 1e-3, 0.05, 0.5)
@@ -47,7 +47,9 @@ def assert_just_below_the_limit(k: int, n: int, alpha: float) -> None:
     if k == 0:
         assert bound == 0
         return
-    assert at_least(k, n, exactly(bound)) < alpha
+    proved = Fraction(lower(k, n, alpha, outwards=PROVED))
+    assert bound <= proved
+    assert at_least(k, n, exactly(proved)) < alpha
     assert at_least(k, n, exactly(min(Fraction(1), bound * (1 + NEAR)))) > alpha
 
 
@@ -56,7 +58,9 @@ def assert_just_above_the_limit(k: int, n: int, alpha: float) -> None:
     if k == n:
         assert bound == 1
         return
-    assert at_most(k, n, exactly(bound)) < alpha
+    proved = Fraction(upper(k, n, alpha, outwards=PROVED))
+    assert bound >= proved
+    assert at_most(k, n, exactly(proved)) < alpha
     assert at_most(k, n, exactly(bound * (1 - NEAR))) > alpha
 
 

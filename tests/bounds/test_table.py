@@ -36,3 +36,12 @@ def test_a_full_table_forgets_and_computes_the_same_again():
     table._piece.cache_clear()
     assert table.lower(77, 200, 0.01) == first
     assert table._piece.cache_info().currsize == 1
+
+
+def test_what_is_proved_is_some_last_bits_nearer_and_only_within():
+    low, high = table.lower(77, 200, 0.01), table.upper(77, 200, 0.01)
+    with table.as_proved():
+        assert low < table.lower(77, 200, 0.01) < low * (1 + 2e-15)
+        assert high > table.upper(77, 200, 0.01) > high * (1 - 2e-15)
+        assert (table.lower(0, 200, 0.01), table.upper(200, 200, 0.01)) == (0, 1)
+    assert (table.lower(77, 200, 0.01), table.upper(77, 200, 0.01)) == (low, high)

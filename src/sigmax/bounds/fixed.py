@@ -15,13 +15,14 @@ from sigmax.bounds._checks import EPS, Flags, Floats, flat, level, shaped
 Function = Callable[..., Floats]
 _FEW = 40  # up to so many terms Boost sums a tail one by one
 _TINY = 1e-200  # below it a tail probability loses digits to underflow, and then all of them
+CLAIMED, PROVED = 8 * EPS, 2 * EPS  # by which a bound is rounded outwards; the difference is left to other machines
 
 
 @overload
-def lower(k: int, n: int, alpha: float) -> float: ...
+def lower(k: int, n: int, alpha: float, *, outwards: float = CLAIMED) -> float: ...
 @overload
-def lower(k: ArrayLike, n: ArrayLike, alpha: ArrayLike) -> Any: ...
-def lower(k: ArrayLike, n: ArrayLike, alpha: ArrayLike) -> Any:
+def lower(k: ArrayLike, n: ArrayLike, alpha: ArrayLike, *, outwards: float = CLAIMED) -> Any: ...
+def lower(k: ArrayLike, n: ArrayLike, alpha: ArrayLike, *, outwards: float = CLAIMED) -> Any:
     """Lower confidence limit of a proportion: P[p < lower] <= alpha, whatever p is.
 
     It is the p at which k or more votes of n have probability alpha, rounded down; 0 if k = 0.
@@ -33,15 +34,15 @@ def lower(k: ArrayLike, n: ArrayLike, alpha: ArrayLike) -> Any:
     hits, samples, alphas, shape = flat(k, n, alpha)
     some = hits > 0
     limit = np.zeros_like(hits)
-    limit[some] = _limit(hits[some], samples[some], alphas[some], down=True)
+    limit[some] = _limit(hits[some], samples[some], alphas[some], 1 - outwards, down=True)
     return shaped(limit, shape)
 
 
 @overload
-def upper(k: int, n: int, alpha: float) -> float: ...
+def upper(k: int, n: int, alpha: float, *, outwards: float = CLAIMED) -> float: ...
 @overload
-def upper(k: ArrayLike, n: ArrayLike, alpha: ArrayLike) -> Any: ...
-def upper(k: ArrayLike, n: ArrayLike, alpha: ArrayLike) -> Any:
+def upper(k: ArrayLike, n: ArrayLike, alpha: ArrayLike, *, outwards: float = CLAIMED) -> Any: ...
+def upper(k: ArrayLike, n: ArrayLike, alpha: ArrayLike, *, outwards: float = CLAIMED) -> Any:
     """Upper confidence limit of a proportion: P[p > upper] <= alpha, whatever p is.
 
     It is the p at which k or fewer votes of n have probability alpha, rounded up; 1 if k = n.
@@ -54,7 +55,7 @@ def upper(k: ArrayLike, n: ArrayLike, alpha: ArrayLike) -> Any:
     hits, samples, alphas, shape = flat(k, n, alpha)
     short = hits < samples
     limit = np.ones_like(hits)
-    limit[short] = _limit(hits[short] + 1, samples[short], alphas[short], down=False)
+    limit[short] = _limit(hits[short] + 1, samples[short], alphas[short], 1 + outwards, down=False)
     return shaped(limit, shape)
 
 
@@ -103,7 +104,7 @@ def _rounded_tail(j: int, n: int, p: float, *, above: bool) -> float:
     return float(min(1.0, max(_TINY, value[0])))
 
 
-def _limit(j: Floats, n: Floats, alpha: Floats, *, down: bool) -> Floats:
+def _limit(j: Floats, n: Floats, alpha: Floats, outwards: float, *, down: bool) -> Floats:
     """The p at which P[K >= j] = alpha, rounded down, or P[K < j] = alpha, rounded up; for 1 <= j <= n.
 
     Solved for a tail off by twice the rounding in it, then checked. scipy's inverses only give the start:
@@ -117,7 +118,7 @@ def _limit(j: Floats, n: Floats, alpha: Floats, *, down: bool) -> Floats:
     p = _either(above, betaincinv, betainccinv, j, n - j + 1, target)
     for _ in range(2):
         p = _newton(p, j, n, target, above)
-    p = p * (1 - 8 * EPS) if down else np.minimum(1.0, p * (1 + 8 * EPS))
+    p = np.minimum(1.0, p * outwards)
     value = _tail(p, j, n, above)
     proved = np.where(usual, value * (1 + error) <= tail, value >= tail * (1 + error))
     return np.where(proved, p, 0.0 if down else 1.0)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sigmax import radius
+from sigmax.bounds import table
 from sigmax.errors import RequestError
 from sigmax.numbers import is_number
 from sigmax.records.assembly import Assembly
@@ -22,8 +23,8 @@ from sigmax.rules.registry import entry, rebuild
 from sigmax.rules.replay import replay
 from sigmax.rules.sampling import remade
 
-# What two versions of scipy may differ by, to the side that claims less; a record that claims more is a finding even
-# by one bit. Where another version recomputes less than the one that made the run, verify with the plan's `made_with`.
+# What versions of scipy may differ by, to the side that claims less. A record that claims more than is claimed here, as
+# another processor's last bits may have it, must not claim more than its counts prove (see `table.as_proved`).
 TOLERANCE = 1e-10
 PRINTED = 1.005  # a log's radii are rounded to nearest, to as little as three digits
 _OF_A_STAGE = tuple(field.name for field in fields(Stage))
@@ -186,11 +187,17 @@ class _Proof:
         if record.label is not None and not 0 <= record.label < self.rule.classes:
             yield f"label {record.label} is not a class (0..{self.rule.classes - 1})"
         recorded = record.certificate
-        proved = replay(self.rule.certifying(**self.question), recorded.stages)
-        if self.with_earlier is not None:
-            proved = self.with_earlier(self.rule, proved, recorded.stages, self.earlier)
-        if recorded != proved:  # of a record that was read, equal values are of the same kind
-            yield from disagreements(recorded, proved)
+        claimed = self.replayed(recorded)
+        if recorded != claimed:  # of a record that was read, equal values are of the same kind
+            with table.as_proved():
+                yield from disagreements(recorded, claimed, self.replayed(recorded))
+
+    def replayed(self, recorded: Certificate) -> Certificate:
+        """What the recorded counts make of the next record."""
+        found = replay(self.rule.certifying(**self.question), recorded.stages)
+        if self.with_earlier is None:
+            return found
+        return self.with_earlier(self.rule, found, recorded.stages, self.earlier)
 
 
 def _refuse_other_kinds(name: str, recorded: Mapping[str, Any], rebuilt: Mapping[str, Any]) -> None:
@@ -199,42 +206,45 @@ def _refuse_other_kinds(name: str, recorded: Mapping[str, Any], rebuilt: Mapping
         raise RequestError(f"the plan's {name} is not spelled as sigmax writes it; expected {dict(rebuilt)!r:.300}")
 
 
-def disagreements(recorded: Certificate, proved: Certificate) -> Iterator[str]:
-    """Where a recorded certificate says something else than its counts prove."""
+def disagreements(recorded: Certificate, claimed: Certificate, proved: Certificate | None = None) -> Iterator[str]:
+    """Where a recorded certificate says something else than its counts.
+
+    claimed: what is claimed of them here; proved: the most that any machine may claim, no more than that without it.
+    """
+    proved = claimed if proved is None else proved
     # By the least noise: beside a router's large one, a small expert's claim could grow a lot and look the same.
-    scale = min((stage.sigma for stage in proved.stages if stage.sigma), default=0.0)
-    for name in ("predicted", "radius", "outcome", "alpha"):
-        yield from _differs(name, getattr(recorded, name), getattr(proved, name), scale)
-    for name in ("answered_by", "limited_by"):
-        yield from _differs(name, getattr(recorded, name), getattr(proved, name), scale)
+    scale = min((stage.sigma for stage in claimed.stages if stage.sigma), default=0.0)
+    for name in ("predicted", "radius", "outcome", "alpha", "answered_by", "limited_by"):
+        yield from _differs(name, getattr(recorded, name), getattr(claimed, name), getattr(proved, name), scale)
     if recorded.predicted is None and recorded.radius != 0:
         yield f"it abstains, but with radius {recorded.radius}"
-    if sum(Fraction(entry.alpha) for entry in recorded.ledger) > Fraction(proved.alpha):
-        yield f"the ledger spends more than alpha={proved.alpha}"
-    yield from _differs("the ledger", recorded.ledger, proved.ledger, scale)
-    if len(recorded.stages) != len(proved.stages):
-        yield f"{len(recorded.stages)} stages are recorded, {len(proved.stages)} are asked for"
-    for old, new in zip(recorded.stages, proved.stages, strict=False):
+    if sum(Fraction(entry.alpha) for entry in recorded.ledger) > Fraction(claimed.alpha):
+        yield f"the ledger spends more than alpha={claimed.alpha}"
+    yield from _differs("the ledger", recorded.ledger, claimed.ledger, proved.ledger, scale)
+    if not len(recorded.stages) == len(claimed.stages) == len(proved.stages):
+        yield f"{len(recorded.stages)} stages are recorded, {len(claimed.stages)} are asked for"
+    for stages in zip(recorded.stages, claimed.stages, proved.stages, strict=False):
         for name in _OF_A_STAGE:
-            yield from _differs(f"{old.name} {name}", getattr(old, name), getattr(new, name), new.sigma)
+            old, new, most = (getattr(stage, name) for stage in stages)
+            yield from _differs(f"{stages[0].name} {name}", old, new, most, stages[1].sigma)
 
 
-def _differs(name: str, recorded: object, proved: object, sigma: float) -> Iterator[str]:
-    if recorded == proved and type(recorded) is type(proved):
+def _differs(name: str, recorded: object, claimed: object, proved: object, sigma: float) -> Iterator[str]:
+    if recorded == claimed and type(recorded) is type(claimed):
         return
     kind = name.rpartition(" ")[2]
-    if kind in LARGER_CLAIMS_MORE and _claims_slightly_less(kind, recorded, proved, TOLERANCE * min(1.0, sigma)):
+    if kind in LARGER_CLAIMS_MORE and _may_be_claimed(kind, recorded, claimed, proved, TOLERANCE * min(1.0, sigma)):
         return
-    yield f"{name} is recorded as {_shown(recorded)}, the counts give {_shown(proved)}"
+    yield f"{name} is recorded as {_shown(recorded)}, the counts give {_shown(claimed)}"
 
 
-def _claims_slightly_less(kind: str, recorded: object, proved: object, tolerance: float) -> bool:
-    """Whether two numbers differ by rounding alone, and the recorded one claims less."""
-    if not (isinstance(recorded, float) and isinstance(proved, float)):
+def _may_be_claimed(kind: str, recorded: object, claimed: object, proved: object, tolerance: float) -> bool:
+    """Whether numbers differ by rounding alone, and the recorded one claims no more than is proved."""
+    if not (isinstance(recorded, float) and isinstance(claimed, float) and isinstance(proved, float)):
         return False
-    if (recorded > proved) is LARGER_CLAIMS_MORE[kind]:
+    if (recorded > proved) if LARGER_CLAIMS_MORE[kind] else (recorded < proved):
         return False
-    return math.isclose(recorded, proved, rel_tol=TOLERANCE, abs_tol=tolerance)
+    return math.isclose(recorded, claimed, rel_tol=TOLERANCE, abs_tol=tolerance)
 
 
 def _shown(value: object) -> object:
