@@ -56,6 +56,10 @@ class Seen:
     schedule: tuple[Look, ...]
     exhausted: bool = False
 
+    @property
+    def cast(self):
+        return sum(self.counts)
+
 
 class Careless(Sampling):
     """All of alpha at every look."""
@@ -73,7 +77,7 @@ def follow(rule, sampling, n, alpha, path):
             procedure.send(votes)
     except StopIteration as end:
         return end.value, None
-    return None, procedure.gi_frame.f_locals["proved"]
+    return None, procedure.gi_frame.f_locals["best"].radius
 
 
 def endings(rule, sampling, n, alpha, shares):

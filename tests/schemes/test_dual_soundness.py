@@ -3,8 +3,6 @@
 # N certifications at alpha each; a certificate is wrong if its class is, or its radius exceeds the truth
 """
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
@@ -185,7 +183,7 @@ class Curious(DualRule):
 
     def certifying(self, *, n0, n, alpha, sampling):
         procedure = super().certifying(n0=n0, n=n, alpha=alpha, sampling=sampling)
-        answer = yield replace(next(procedure), role=Role.ESTIMATION)
+        answer = yield next(procedure)._replace(role=Role.ESTIMATION)
         try:
             while True:
                 answer = yield procedure.send(answer)

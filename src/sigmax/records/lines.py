@@ -124,10 +124,11 @@ def _stage(data: Mapping[str, Any]) -> Stage:
 
 
 def _counts(counts: Any) -> tuple[int, ...]:
-    for count in counts:
-        if type(count) is not int or count < 0:
-            _require(False, "a count", "a whole number of at least 0", count)
-    return tuple(counts)
+    found = tuple(counts)
+    if found and (set(map(type, found)) != {int} or min(found) < 0):
+        wrong = next(count for count in found if type(count) is not int or count < 0)
+        _require(False, "a count", "a whole number of at least 0", wrong)
+    return found
 
 
 def _ball(ball: Any) -> tuple[int, float]:

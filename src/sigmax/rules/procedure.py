@@ -5,7 +5,7 @@ input (the engine answers), resume a run (the journal answers) and verify a reco
 
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from sigmax.bounds import Spent
 from sigmax.radius.noise import Noise
@@ -20,8 +20,7 @@ Counts = tuple[int, ...]
 NETWORK = "base"  # how the one network of a part is called
 
 
-@dataclass(frozen=True, slots=True)
-class VoteRequest:
+class VoteRequest(NamedTuple):
     """A request for the votes `start` to `stop` of one stage, cast by the part's network under `noise`.
 
     `classes`: how many outcomes a vote can have (a class each, and one more where the network may defer).
@@ -248,7 +247,7 @@ def in_step(ask: VoteRequest, part: Procedure[Result]) -> Generator[Question, An
         while True:
             if not asked and isinstance(question, VoteRequest) and _like(ask, question):
                 asked = True
-                both = yield JointRequest((ask, replace(question, stream=ask.stream or ask.stage)))
+                both = yield JointRequest((ask, question._replace(stream=ask.stream or ask.stage)))
                 assert isinstance(both, JointCounts)
                 counts, theirs = both.counts
                 assert theirs is not None

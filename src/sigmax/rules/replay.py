@@ -1,6 +1,7 @@
 """A record in place of an engine: a procedure is run again on the counts that were recorded."""
 
 from collections.abc import Sequence
+from typing import NoReturn
 
 from sigmax.errors import RequestError
 from sigmax.rules.certificate import Stage
@@ -16,6 +17,8 @@ from sigmax.rules.procedure import (
     Scores,
     VoteRequest,
 )
+
+NO_LOOK: tuple[Counts, int] = (), 0
 
 
 def replay(procedure: Procedure[Result], stages: Sequence[Stage]) -> Result:
@@ -35,7 +38,7 @@ class Recording:
 
     def __init__(self, stages: Sequence[Stage]) -> None:
         self.stages = {stage.name: stage for stage in stages}
-        self._looks: dict[str, dict[int, tuple[Counts, int]]] = {}  # of each stage: see `_by_start`
+        self._looks: dict[str, tuple[float, dict[int, tuple[Counts, int]]]] = {}  # of each stage: sigma, `_by_start`
 
     def __contains__(self, stage: str) -> bool:
         return stage in self.stages
@@ -69,19 +72,24 @@ class Recording:
     def _votes(self, ask: VoteRequest) -> Counts:
         """The counts of the look that is asked for."""
         name = ask.stage
-        stage = self._stage(name, ask.classes)
-        looks = self._looks.get(name)
-        if looks is None:
-            looks = self._looks[name] = _by_start(stage.looks or (stage.counts,))
-        look, size = looks.get(ask.start, ((), 0))
-        if not look or size != ask.n or stage.sigma != ask.sigma:
-            begun = f" from sample {ask.start} on" if ask.start else ""
-            kept = " + ".join(str(sum(look)) for look in stage.looks or (stage.counts,))
-            raise RequestError(
-                f"stage {name!r} should hold n={ask.n} samples at sigma={ask.sigma}{begun}; "
-                f"the record has n={kept} at sigma={stage.sigma}"
-            )
+        found = self._looks.get(name)
+        if found is None:
+            stage = self._stage(name, ask.classes)
+            found = self._looks[name] = stage.sigma, _by_start(stage.looks or (stage.counts,))
+        sigma, looks = found
+        look, size = looks.get(ask.start, NO_LOOK)
+        if not look or size != ask.n or sigma != ask.noise.sigma:
+            self._refuse(ask)
         return look
+
+    def _refuse(self, ask: VoteRequest) -> NoReturn:
+        stage = self.stages[ask.stage]
+        begun = f" from sample {ask.start} on" if ask.start else ""
+        kept = " + ".join(str(sum(look)) for look in stage.looks or (stage.counts,))
+        raise RequestError(
+            f"stage {ask.stage!r} should hold n={ask.n} samples at sigma={ask.sigma}{begun}; "
+            f"the record has n={kept} at sigma={stage.sigma}"
+        )
 
 
 def _by_start(looks: tuple[Counts, ...]) -> dict[int, tuple[Counts, int]]:

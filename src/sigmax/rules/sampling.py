@@ -8,7 +8,6 @@ looks and most of alpha is kept for the last, so that an input that needs all of
 against fixed sampling.
 """
 
-import copy
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterable, Mapping
@@ -111,9 +110,8 @@ class Sampling:
         return self if self.kind == "adaptive" else _in_looks(n)
 
     def _with(self, **changed: float | int | None) -> "Sampling":
-        other = copy.copy(self)  # checked already, once for all inputs
-        for name, value in changed.items():
-            object.__setattr__(other, name, value)
+        other = object.__new__(type(self))  # checked already, once for all inputs
+        vars(other).update(vars(self), **changed)
         return other
 
     def wants(self, label: int | None) -> bool:
@@ -209,6 +207,12 @@ def optimistic_counts(counts: Counts, top: int, n: int, futility: float) -> Coun
     return tuple(ends)
 
 
+def optimistic_pair(k: int, rival: int, cast: int, n: int, futility: float) -> tuple[int, int]:
+    """Two of these counts: that of k votes, at best for them, and that of the strongest rival's."""
+    best = optimistic_count(k, cast, n, futility)
+    return best, min(n - best, pessimistic_count(rival, cast, n, futility))
+
+
 def optimistic_count(k: int, cast: int, n: int, futility: float) -> int:
     """The first of these counts alone: k of the votes cast are for the class."""
     end = n * k / cast + math.sqrt(n * (n - cast)) * (table.upper(k, cast, futility) - k / cast)
@@ -230,6 +234,8 @@ class Poll:
         self.looks: list[Counts] = []
         self.sums: list[Counts] = []  # all votes up to each look
         self.counts: Counts = (0,) * ask.classes
+        self.cast = 0  # of them
+        self.exhausted = False  # whether all samples have been cast
 
     def more(self) -> Generator[Question, Answer, None]:
         """Sample up to the next look."""
@@ -239,25 +245,23 @@ class Poll:
 
     def next_request(self) -> VoteRequest:
         """The request for the votes up to the next look."""
-        ask, start = self.ask, self.schedule[len(self.looks) - 1].stop if self.looks else 0
-        stop = self.schedule[len(self.looks)].stop
+        ask, looks = self.ask, len(self.looks)
+        start = self.schedule[looks - 1].stop if looks else 0
+        stop = self.schedule[looks].stop
         return VoteRequest(ask.part, ask.role, ask.classes, ask.noise, stop, start, ask.stream)
 
     def take(self, counts: Counts) -> None:
         """The votes up to the next look."""
         self.looks.append(counts)
         self.counts = tuple(map(add, self.counts, counts))
+        self.cast = sum(self.counts)
         self.sums.append(self.counts)
+        self.exhausted = len(self.looks) == len(self.schedule)
 
     @property
     def level(self) -> float:
         """What the bounds of the present look may spend; 0 where nothing may be claimed yet."""
         return self.schedule[len(self.looks) - 1].level
-
-    @property
-    def exhausted(self) -> bool:
-        """Whether all samples have been cast."""
-        return len(self.looks) == len(self.schedule)
 
     @property
     def recorded(self) -> tuple[Counts, ...]:
@@ -285,11 +289,12 @@ class Best:
     def value(self) -> float:
         """The best by now."""
         sums = self.poll.sums
-        while self.seen < len(sums):
-            level = self.schedule[self.seen].level
-            if level:
-                self.best = self.better(self.best, self.bound(sums[self.seen], level))
-            self.seen += 1
+        if self.seen == len(sums):  # it is asked for several times a look
+            return self.best
+        for look, counts in zip(self.schedule[self.seen :], sums[self.seen :], strict=False):
+            if look.level:
+                self.best = self.better(self.best, self.bound(counts, look.level))
+        self.seen = len(sums)
         return self.best
 
 

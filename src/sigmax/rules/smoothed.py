@@ -4,9 +4,9 @@
 """
 
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, NamedTuple, Self, get_args
 
 from sigmax import bounds, radius
 from sigmax.bounds import table
@@ -17,9 +17,21 @@ from sigmax.rules.certificate import Certificate, Outcome, Prediction, Role, Sta
 from sigmax.rules.checks import check_samples
 from sigmax.rules.procedure import Answer, Counts, Procedure, Question, VoteRequest, votes
 from sigmax.rules.registry import Entry, register
-from sigmax.rules.sampling import FIXED, Poll, Sampling, optimistic_count, optimistic_counts
+from sigmax.rules.sampling import FIXED, Poll, Sampling, optimistic_count, optimistic_pair
 
 Bound = Literal["one-sided", "runner-up"]
+
+
+class Estimate(NamedTuple):
+    """What the votes of a look prove: the alpha that was paid, L, U where there is one, and the radius."""
+
+    alpha: float
+    lower: float | None
+    upper: float | None
+    radius: float
+
+
+NOTHING = Estimate(0.0, None, None, 0.0)
 
 
 @dataclass(frozen=True)
@@ -119,23 +131,21 @@ class SmoothedRule:
         The stage holds the bounds of the look that proved most: those of all looks hold together (see `sampling`).
         """
         poll = Poll(self.request(Role.ESTIMATION, n), sampling.schedule(n, alpha))
-        best, proved = Stage("", Role.ESTIMATION, self.sigma, poll.counts, 0), 0.0
+        best = NOTHING
         while not poll.exhausted:
             yield from poll.more()
             now = self.estimate(top, poll.counts, poll.level)
-            if (now.radius or 0.0) >= proved:
-                best, proved = now, now.radius or 0.0
-            if sampling.enough(proved, self._possible(top, poll, sampling.futility), self.sigma):
+            best = now if now.radius >= best.radius else best
+            if sampling.enough(best.radius, self._possible(top, poll, sampling.futility), self.sigma):
                 break
-        return replace(best, counts=poll.counts, n=sum(poll.counts), looks=poll.recorded)
+        return Stage("", Role.ESTIMATION, self.sigma, poll.counts, poll.cast, *best, looks=poll.recorded)
 
-    def estimate(self, top: int, counts: Counts, alpha: float) -> Stage:
+    def estimate(self, top: int, counts: Counts, alpha: float) -> Estimate:
         """The bounds and the radius that votes cast after `top` was fixed prove for it; none at alpha = 0."""
-        n = sum(counts)
         if not alpha:
-            return Stage("", Role.ESTIMATION, self.sigma, counts, n, radius=0.0)
-        lower, upper = self._bounds(counts[top], self._rival_votes(top, counts), n, alpha)
-        return Stage("", Role.ESTIMATION, self.sigma, counts, n, alpha, lower, upper, self.reach(lower, upper))
+            return NOTHING
+        lower, upper = self._bounds(counts[top], self._rival_votes(top, counts), sum(counts), alpha)
+        return Estimate(alpha, lower, upper, self.reach(lower, upper))
 
     def _bounds(self, k: int, rival: int, n: int, alpha: float) -> tuple[float, float | None]:
         if self.bound == "one-sided":
@@ -148,10 +158,11 @@ class SmoothedRule:
             return 0.0
         n, level = poll.schedule[-1]
         if self.bound == "one-sided":
-            best = optimistic_count(poll.counts[top], sum(poll.counts), n, futility)
+            best = optimistic_count(poll.counts[top], poll.cast, n, futility)
             return self.reach(*self._bounds(best, 0, n, level))
-        counts = optimistic_counts(poll.counts, top, n, futility)
-        return self.reach(*self._bounds(counts[top], self._rival_votes(top, counts), n, level))
+        counts = poll.counts
+        best, rival = optimistic_pair(counts[top], self._rival_votes(top, counts), sum(counts), n, futility)
+        return self.reach(*self._bounds(best, rival, n, level))
 
     @property
     def norm(self) -> str:

@@ -1,6 +1,5 @@
 """Broken certifiers are caught: each bug is put into the real procedure, which then certifies and is attacked."""
 
-from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -29,7 +28,7 @@ def samples_reused(monkeypatch):
 
     def request(self, role, n):
         asked = honest(self, role, n)
-        return replace(asked, stream=str(Role.SELECTION)) if role is Role.ESTIMATION else asked
+        return asked._replace(stream=str(Role.SELECTION)) if role is Role.ESTIMATION else asked
 
     monkeypatch.setattr(smoothed_rule.SmoothedRule, "request", request)
 

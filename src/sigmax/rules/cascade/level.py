@@ -20,7 +20,7 @@ from sigmax import radius
 from sigmax.bounds import table
 from sigmax.rules.certificate import Certificate, Role, Stage
 from sigmax.rules.procedure import Answer, Counts, Question, VoteRequest
-from sigmax.rules.sampling import LITTLE, Best, Poll, Sampling, optimistic_count, optimistic_counts, pessimistic_count
+from sigmax.rules.sampling import LITTLE, Best, Poll, Sampling, optimistic_count, optimistic_pair, pessimistic_count
 from sigmax.rules.smoothed import SmoothedRule
 
 
@@ -71,6 +71,7 @@ class Tally:
         self._lower = Best(self.poll, answers, self._lower_at, max, 0.0)
         self._rivals = sampling.schedule(n, self.payment.rivals)
         self._upper: dict[int | None, Best] = {}
+        self._any_use = sampling.beyond(0.0, None)
 
     def sampling_alone(self) -> Generator[Question, Answer, None]:
         """Votes until it is known about how far the picked class is answered, so that what is below may be asked."""
@@ -82,9 +83,9 @@ class Tally:
         if len(self.sampling.targets) > 1:
             # The further its own answer is known, the fewer of these radii are asked about below.
             answer = self.answer
-            return self.sampling.beyond(0.0, None).enough(answer, self._possible(answer), self.level.rule.sigma)
+            return self._any_use.enough(answer, self._possible(answer), self.level.rule.sigma)
         foreseen = self.foreseen
-        return sum(self.poll.counts) >= LITTLE * self.n or self._enough(foreseen, self._possible(foreseen))
+        return self.poll.cast >= LITTLE * self.n or self._enough(foreseen, self._possible(foreseen))
 
     def settled(self, below: Certificate | None, furthest: float) -> bool:
         """Whether more votes can no longer change what is asked; what was not asked may certify up to `furthest`."""
@@ -92,7 +93,9 @@ class Tally:
             return True
         label = self.first if below is None else self.label(below)
         own = furthest if below is None else self.own(below)
-        possible = max(self.possible_answer, min(self.possible_exclusion(label), own))
+        possible = self.possible_answer
+        if own > possible:
+            possible = max(possible, min(self.possible_exclusion(label), own))
         return self._enough(self.proved(below), possible)
 
     def needs(self, furthest: float) -> bool:
@@ -154,7 +157,7 @@ class Tally:
         """The answer radius that all samples will prove at least, most likely."""
         if self.poll.exhausted or self.picked is None:
             return self.answer
-        worst = pessimistic_count(self.poll.counts[self.picked], sum(self.poll.counts), self.n, self.sampling.futility)
+        worst = pessimistic_count(self.poll.counts[self.picked], self.poll.cast, self.n, self.sampling.futility)
         return max(self.answer, self.level.answers(table.lower(worst, self.n, self._lower.schedule[-1].level)))
 
     @property
@@ -165,7 +168,7 @@ class Tally:
     def _possible(self, answer: float) -> float:
         if self.poll.exhausted or self.picked is None:
             return answer
-        best = optimistic_count(self.poll.counts[self.picked], sum(self.poll.counts), self.n, self.sampling.futility)
+        best = optimistic_count(self.poll.counts[self.picked], self.poll.cast, self.n, self.sampling.futility)
         return max(answer, self.level.answers(table.lower(best, self.n, self._lower.schedule[-1].level)))
 
     def possible_exclusion(self, label: int | None) -> float:
@@ -173,9 +176,10 @@ class Tally:
         if self.poll.exhausted:
             return self.exclusion(label)
         # At best the votes to come are to defer; those of a base classifier that never does are for the class itself.
-        counts = self.poll.counts if self.level.rule.defers else (*self.poll.counts, 0)
-        aim = self.classes if self.level.rule.defers or label is None else label
-        fewest = self._most(optimistic_counts(counts, aim, self.n, self.sampling.futility), label)
+        counts, cast = self.poll.counts, self.poll.cast
+        column = self.classes if self.level.rule.defers else label
+        hoped = 0 if column is None else counts[column]
+        _, fewest = optimistic_pair(hoped, self._most(counts, label), cast, self.n, self.sampling.futility)
         return max(self.exclusion(label), self.level.excludes(table.upper(fewest, self.n, self._rivals[-1].level)))
 
     def stage(self, label: int | None) -> Stage:
