@@ -130,23 +130,31 @@ class Voter:
         if not unchanged:
             self._double = None  # the model may have been trained since
         self.fit_to(x[0].numel())
-        self.copies(fresh=True)
-        weights = None if unchanged else trial.stamp(self.model)
+        self.copies(fresh=not unchanged)
+        weights = None if unchanged else trial.state_of(self.model)
         noisy = trial_copies(x, sigma, trial.COPIES).to(self.device)
-        self._settle_layout(noisy[: trial.SMALL].clone(), sigma)
+        if not self._was_tried(x, sigma, weights, unchanged=unchanged):
+            self._settle_layout(noisy[: trial.SMALL].clone(), sigma)
         plain = partial(self._trial, self.model, sigma=sigma)
         with voting([self]):
             trial.small_trial(plain, noisy, self.dtype)
             if self.compile == compilation.AUTO and self._tried_for != x.shape[1:]:
                 self._choose_mode(noisy[:1], sigma)
-            settled = x.shape[1:], sigma, self.mode, self.layout
-            before = self._tried.get((*settled, self.batch))
-            if self.votes and not (before and (unchanged or before == (weights,) != (None,))):
+            if self.votes and not self._was_tried(x, sigma, weights, unchanged=unchanged):
+                settled = self._settled(x, sigma)
                 alike = trial_copies(x[:1], sigma, trial.COPIES).to(self.device)  # of one input, as most batches are
                 reference = trial.answers_in_small_batches(plain, alike)
                 self._try_as_voting(alike, sigma, reference)
                 trial.pair_trial(plain, alike, reference, self.dtype)
                 self._tried[*settled, self.batch] = (weights,)
+
+    def _settled(self, x: Tensor, sigma: float) -> tuple[object, ...]:
+        return x.shape[1:], sigma, self.mode, self.layout
+
+    def _was_tried(self, x: Tensor, sigma: float, weights: str | None, *, unchanged: bool) -> bool:
+        """Whether full batches of such inputs were tried in the form that votes now, and with these weights."""
+        before = self._tried.get((*self._settled(x, sigma), self.batch))
+        return before is not None and (unchanged or before == (weights,) != (None,))
 
     def _try_as_voting(self, noisy: Tensor, sigma: float, reference: Tensor) -> None:
         """Try the sizes of batches that are cast, in the form that votes. Where memory ends, batches are halved."""
