@@ -29,7 +29,9 @@ class Branches(nn.Module):
         first = self.models[0]
         assert isinstance(first, Denoised)
         clean = first.denoise(noisy, sigma)
-        answers = [model.classify(clean, sigma) for model in self.models]  # type: ignore[operator]
+        # A classifier may work in place, and the next one must see what it would see by itself.
+        copies = [clean.clone() for _ in self.models[1:]]
+        answers = [model.classify(x, sigma) for model, x in zip(self.models, (*copies, clean), strict=True)]  # type: ignore[operator]
         return torch.cat([_as_logits(*pair) for pair in zip(answers, self.classes, strict=True)], dim=1)
 
 
@@ -44,10 +46,17 @@ def _as_logits(answer: Tensor, classes: int) -> Tensor:
 def can_share(voters: Sequence[Voter]) -> bool:
     """Whether the voters' models have one denoiser, and run with the same settings on the same device."""
     models = [voter.model for voter in voters]
-    if not all(isinstance(model, Denoised) and isinstance(model.classifier, nn.Module) for model in models):
+    if not all(_only_classifies_what_it_denoised(model) for model in models):
         return False
     one_denoiser = len({id(model.denoiser) for model in models if isinstance(model, Denoised)}) == 1
     return one_denoiser and len({(v.device, v.dtype, v.compile) for v in voters}) == 1
+
+
+def _only_classifies_what_it_denoised(model: object) -> bool:
+    """Whether a model is its two parts and no more: the joint pass calls these, and knows nothing around them."""
+    if type(model) is not Denoised or not isinstance(model.classifier, nn.Module):
+        return False
+    return not (model._forward_hooks or model._forward_pre_hooks or "forward" in vars(model))
 
 
 def joint_voter(voters: Sequence[Voter]) -> Voter:

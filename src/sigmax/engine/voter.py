@@ -250,7 +250,7 @@ class Voter:
         output = self._exact_scores(batch.double())
         bits = 32 if output is None else 64
         if output is None:
-            output = self._call(self._forward, batch, 0.0)
+            output = self._call(self._forward, batch.clone(), 0.0)  # a copy: it may work in place
         class_ids(output, len(batch), self.classes)
         if not bool(output.isfinite().all()):
             raise RunError("the model returned scores that are not finite. Check the weights and their precision")
