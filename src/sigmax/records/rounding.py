@@ -38,6 +38,11 @@ def share_up(percent: float) -> str:
     return up(max(0.0, percent - 1e-9), 1)
 
 
+def exact(radius: float) -> str:
+    """The shortest text that reads back as this very number: two radii never look alike, and none looks larger."""
+    return repr(float(radius) + 0.0).removesuffix(".0")  # + 0.0, since -0.0 is the radius 0
+
+
 @dataclass(frozen=True)
 class Precision:
     """To how many digits a column of numbers was rounded, as far as its texts show.
