@@ -6,7 +6,7 @@ from torch import nn
 
 import sigmax as sx
 from sigmax.engine.inputs import Noisy
-from sigmax.engine.sharing import can_share
+from sigmax.engine.sharing import can_share, joint_voter
 from sigmax.engine.trial import COPIES, SMALL, between
 from sigmax.engine.votes import run
 from sigmax.records.verify import disagreements
@@ -239,6 +239,26 @@ def test_a_router_reused_in_many_systems_always_votes_with_their_own_experts():
     for seed in range(1, 12):
         fresh = sx.Smoothed(sx.Denoised(denoiser, linear(2, 0)), sigma=0.5, classes=2)
         assert certified(router, seed) == certified(fresh, seed)
+
+
+def test_the_joint_pass_compiles_the_denoiser_where_that_alone_is_compiled(monkeypatch):
+    monkeypatch.setattr(torch, "compile", lambda model, **how: Compiled(model))
+    plain, alone = (system(compile=mode)[0] for mode in (False, "denoiser"))
+    joint = joint_voter([alone.voters["router/base"], alone.voters["expert-1/base"]])
+    assert joint.mode == "denoiser"
+    assert isinstance(joint._forward.denoiser, Compiled)
+    assert alone.certify(X, **ASKED) == plain.certify(X, **ASKED)
+
+
+class Compiled(nn.Module):
+    """What stands for a compiled module: another object that computes the same."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, *given):
+        return self.inner(*given)
 
 
 def test_plain_models_share_nothing():
