@@ -9,7 +9,7 @@ from torch import nn
 
 import sigmax as sx
 from sigmax.engine.inputs import Item, Noisy
-from sigmax.engine.voter import Voter
+from sigmax.engine.voter import Voter, voting
 from sigmax.engine.votes import run, tally
 from sigmax.noise.addressed import BLOCK
 from sigmax.noise.gaussian import block
@@ -231,6 +231,21 @@ def test_votes_are_cast_in_eval_mode_and_the_model_stays_in_the_mode_it_was_in()
     assert torch.equal(net[1].running_mean, mean)
     assert seen
     assert not any(map(any, seen))
+
+
+def test_a_network_stays_in_eval_mode_until_the_last_who_votes_with_it_is_done():
+    """As where one thread ends while another is voting, and where two networks share layers."""
+    layers = conv_net().train()
+    layers[0].eval()
+    before = [part.training for part in layers.modules()]
+    voters = [Voter(model, classes=10) for model in (layers, nn.Sequential(layers, nn.Identity()))]
+    first, second = (voting([voter]) for voter in voters)
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert not any(part.training for part in layers.modules())
+    second.__exit__(None, None, None)
+    assert [part.training for part in layers.modules()] == before
 
 
 def test_the_mode_comes_back_after_an_error():

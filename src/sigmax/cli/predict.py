@@ -70,6 +70,8 @@ def predict(
 
 def show(dataset: "Dataset", indices: "Sequence[int]", predictions: "Sequence[Prediction]") -> None:
     """The first rows, and how many were right, wrong or left open."""
+    from sigmax.records.rounding import two_digits_up
+
     table = Table()
     files = dataset.files_at(indices)
     for column in ("index", *(["file"] if files else []), "label", "predicted", "p-value", "outcome"):
@@ -82,7 +84,7 @@ def show(dataset: "Dataset", indices: "Sequence[int]", predictions: "Sequence[Pr
             *([Text(files[row])] if files else []),
             Text(dataset.class_name(label)),
             Text(named),
-            f"{p.p_value:.1e}" if p.p_value > LEAST_SHOWN else f"<{LEAST_SHOWN:g}",
+            two_digits_up(p.p_value) if p.p_value > LEAST_SHOWN else f"<{LEAST_SHOWN:g}",
             p.outcome.name.lower(),
         )
     console.print(table)

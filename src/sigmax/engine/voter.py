@@ -1,7 +1,7 @@
 """A network as a voter: a batch of noisy inputs in, one class id each out."""
 
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from sigmax.engine import compilation, placement, trial
 from sigmax.engine.exact import exact_scores, in_double
+from sigmax.engine.modes import eval_mode
 from sigmax.engine.outputs import class_ids, raised_by_model
 from sigmax.engine.precision import check_computes_in, full_precision
 from sigmax.engine.settings import Model, Precision, batch_size, cpu_batch, device_of, dtype_of
@@ -258,7 +259,7 @@ class Voter:
         output = self._exact_scores(batch.double())
         bits = 32 if output is None else 64
         if output is None:
-            output = self._call(self._forward, batch, 0.0)
+            output = self._call(self._forward, batch.clone(), 0.0)  # a copy: it may work in place
         class_ids(output, len(batch), self.classes)
         if not bool(output.isfinite().all()):
             raise RunError("the model returned scores that are not finite. Check the weights and their precision")
@@ -307,10 +308,7 @@ class Voter:
 
 @contextmanager
 def voting(voters: Iterable[Voter]) -> Iterator[None]:
-    """Within it the voters' modules are in eval mode, on their devices and laid out; afterwards as they were.
-
-    In training mode a vote would depend on the batch it stands in, and no certificate would hold.
-    """
+    """Within it the voters' modules are in eval mode, on their devices and laid out; afterwards as they were."""
     voters = list(voters)
     usual = [voter for voter in voters if voter.layout is torch.contiguous_format]
     laid_out = [voter for voter in voters if voter.layout is not torch.contiguous_format]
@@ -320,23 +318,5 @@ def voting(voters: Iterable[Voter]) -> Iterator[None]:
         stack.enter_context(placement.in_place([voter.copies() for voter in (*laid_out, *usual)], keep))
         for model in {id(voter.model): voter.model for voter in voters}.values():
             if isinstance(model, nn.Module):
-                stack.enter_context(_eval_mode(model))
+                stack.enter_context(eval_mode(model))
         yield
-
-
-@contextmanager
-def _eval_mode(model: nn.Module) -> Iterator[None]:
-    if not any(part.training for part in model.modules()):
-        yield
-        return
-    before = [(part, part.training) for part in model.modules()]
-    with suppress(NotImplementedError):  # an exported program has its mode built in
-        model.eval()
-    try:
-        yield
-    finally:
-        if before[0][1]:
-            with suppress(NotImplementedError):
-                model.train()
-        for part, training in before:
-            part.training = training

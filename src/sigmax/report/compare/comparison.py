@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from sigmax.records.plan import Plan
+from sigmax.records.rounding import exact
 from sigmax.records.run import Run, each_record
 from sigmax.report.compare.diagnosis import ReferenceLine, RoutingAnalysis, routing_analysis
 from sigmax.report.metrics.accuracy import (
@@ -137,11 +138,6 @@ def _reference(line: ReferenceLine, radii: Floats, strict: bool) -> dict[str, ob
 def _columns(radii: Floats, certified: Floats, end: float) -> dict[str, float]:
     """One column a radius; NaN beyond what was asked."""
     return {exact(r): share if r <= end else math.nan for r, share in zip(radii, certified, strict=True)}
-
-
-def exact(radius: float) -> str:
-    """The shortest text that reads back as this very number: two radii never share a column."""
-    return repr(float(radius) + 0.0).removesuffix(".0")  # + 0.0, since -0.0 is the radius 0
 
 
 def sigmas(run: Run) -> str:
