@@ -132,6 +132,13 @@ def test_norms_must_agree_and_levels_must_not_be_certain():
         sx.Splitting(sx.models.selective(linear(), confidence=0.5), scale=0.5, classes=10)
 
 
+@pytest.mark.parametrize("bound", ["one-sided", "runner-up"])
+def test_some_offsets_are_no_samples(bound):
+    """The first of the offsets say nothing of the rest: votes on them have no confidence bound."""
+    with pytest.raises(sx.RequestError, match=r"noise must be a distribution .* got Split\(.*use sx.Splitting"):
+        sx.Smoothed(lambda batch: (batch[:, 0] > 0.5).long(), noise=Split(1000), classes=2, bound=bound)
+
+
 def test_a_record_is_verified_without_torch(tmp_path):
     f = sx.Splitting(linear(), scale=0.5, grid=16, classes=10)
     run = sx.certify_run(f, sx.data.load("digits"), tmp_path / "run.jsonl", maximum=12)
