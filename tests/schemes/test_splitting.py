@@ -124,7 +124,7 @@ def test_bad_settings_are_refused(options, named):
 
 def test_norms_must_agree_and_levels_must_not_be_certain():
     f = sx.Splitting(linear(), scale=0.5, classes=10)
-    with pytest.raises(sx.RequestError, match="certify in the same norm; they use l1, l2"):
+    with pytest.raises(sx.RequestError, match="the same norm; they have level-0: l2, last: l1.*noise with l1"):
         sx.Cascade([sx.Smoothed(linear(), sigma=0.5, classes=10)], f)
     with pytest.raises(sx.RequestError, match="level-0 must be a Smoothed classifier"):
         sx.Cascade([f], f)
