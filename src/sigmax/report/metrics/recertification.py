@@ -118,8 +118,8 @@ def recertify(run: Source, n: int | None = None, alpha: float | None = None) -> 
     if not _is_constant_noise(rule) or rule.bound != "one-sided":
         raise RequestError(
             f"the expectation with fewer samples is exact for constant noise ({' or '.join(NOISES)}) and the one-sided "
-            f"bound; {run.path.name} is of another rule. Use resample(run, n={n}, alpha={alpha:g}), or n={run.plan.n} as "
-            "recorded"
+            f"bound; {run.path.name} is of another rule. Use resample(run, n={n}, alpha={alpha:g}), or "
+            f"n={run.plan.n} as recorded"
         )
     picked = [(record, _picked(rule, record)) for record in run.records]
     k = np.array([_votes_for(record, top) for record, top in picked if top == record.label], np.int64)
