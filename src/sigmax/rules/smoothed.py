@@ -12,7 +12,7 @@ from sigmax import bounds, radius
 from sigmax.bounds import table
 from sigmax.errors import RequestError
 from sigmax.numbers import is_whole
-from sigmax.radius.noise import Gaussian, Noise, described, noise_from
+from sigmax.radius.noise import Gaussian, Noise, check_sampled, described, noise_from
 from sigmax.rules.certificate import Certificate, Outcome, Prediction, Role, Stage, leading
 from sigmax.rules.checks import check_samples
 from sigmax.rules.procedure import Answer, Counts, Procedure, Question, VoteRequest, votes
@@ -52,6 +52,7 @@ class SmoothedRule:
     defers: bool = False
 
     def __post_init__(self) -> None:
+        check_sampled(self.noise)
         if not is_whole(self.classes) or self.classes < 2:
             raise RequestError(f"classes must be a whole number of at least 2; got {self.classes!r}")
         if self.bound not in get_args(Bound):

@@ -50,7 +50,7 @@ class CascadeRule:
         classes = [*(level.classes for level in self.levels), self.last.classes]
         if len(set(classes)) > 1:
             raise RequestError(f"levels and last must have the same classes; they have {', '.join(map(str, classes))}")
-        check_norms([*self.levels, self.last])
+        check_norms({**{level_name(j): level for j, level in enumerate(self.levels)}, LAST: self.last})
         object.__setattr__(self, "thresholds", _thresholds(self.thresholds, len(self.levels)))
 
     @property
