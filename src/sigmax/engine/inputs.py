@@ -67,12 +67,13 @@ def mixed(seed: int, input_id: int, weights: str, x: Tensor) -> tuple[int, int]:
 class Item:
     """A request for votes on the input at `position`, or several on the same samples.
 
-    `known`: the answers that a record holds already.
+    `known`: the answers that a record holds already. `ahead`: it is likely to be asked, but was not yet.
     """
 
     position: int
     requests: tuple[VoteRequest, ...]
     known: tuple[Counts | None, ...] | None = None
+    ahead: bool = False
 
     @property
     def request(self) -> VoteRequest:

@@ -3,6 +3,8 @@ answer, and in the end returns its certificate. It knows neither networks nor no
 input (the engine answers), resume a run (the journal answers) and verify a record (its counts answer).
 """
 
+import math
+from bisect import bisect_right
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
@@ -25,6 +27,7 @@ class VoteRequest(NamedTuple):
 
     `classes`: how many outcomes a vote can have (a class each, and one more where the network may defer).
     `stream`: the stage whose samples they are cast on, where it is another one's.
+    `schedule`: all looks of the stage, each with where it stops first, where this is one of several.
     """
 
     part: str
@@ -34,6 +37,7 @@ class VoteRequest(NamedTuple):
     stop: int
     start: int = 0
     stream: str = ""
+    schedule: tuple[tuple[int, float], ...] = ()
 
     @property
     def n(self) -> int:
@@ -54,6 +58,13 @@ class VoteRequest(NamedTuple):
     def network(self) -> str:
         """The network that votes."""
         return joined(self.part, NETWORK)
+
+    def next_look(self) -> "VoteRequest | None":
+        """What is asked next, unless this look shows enough; None if it is the last."""
+        after = bisect_right(self.schedule, (self.stop, math.inf))
+        if after == len(self.schedule):
+            return None
+        return self._replace(stop=self.schedule[after][0], start=self.stop)
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +243,8 @@ def _asked_as(name: str, question: Question) -> Question:
 
 def _vote_as(name: str, ask: VoteRequest) -> VoteRequest:
     stream = joined(name, ask.stream) if ask.stream else ""
-    return VoteRequest(joined(name, ask.part), ask.role, ask.classes, ask.noise, ask.stop, ask.start, stream)
+    part = joined(name, ask.part)
+    return VoteRequest(part, ask.role, ask.classes, ask.noise, ask.stop, ask.start, stream, ask.schedule)
 
 
 def in_step(ask: VoteRequest, part: Procedure[Result]) -> Generator[Question, Answer, tuple[Counts | None, Result]]:

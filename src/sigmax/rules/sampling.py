@@ -248,7 +248,7 @@ class Poll:
         ask, looks = self.ask, len(self.looks)
         start = self.schedule[looks - 1].stop if looks else 0
         stop = self.schedule[looks].stop
-        return VoteRequest(ask.part, ask.role, ask.classes, ask.noise, stop, start, ask.stream)
+        return VoteRequest(ask.part, ask.role, ask.classes, ask.noise, stop, start, ask.stream, self.schedule)
 
     def take(self, counts: Counts) -> None:
         """The votes up to the next look."""
