@@ -203,6 +203,8 @@ class Voter:
             except torch.OutOfMemoryError:
                 self._halve_batch()
             else:
+                if len(parts) == 1:
+                    return parts[0]
                 votes, invalid = zip(*parts, strict=True)
                 return torch.cat(votes), torch.stack(invalid).any()
 

@@ -10,7 +10,7 @@ network would be padded with cast votes that are likely to be asked for next (se
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, chain
-from typing import Generic
+from typing import Generic, NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,7 +18,7 @@ from torch import Tensor
 from sigmax import radius
 from sigmax.engine.ahead import Ahead
 from sigmax.engine.fillers import Spans, filler_for
-from sigmax.engine.inputs import Item, Noisy, sent
+from sigmax.engine.inputs import Arriving, Item, Noisy, sent
 from sigmax.engine.outputs import refuse_invalid
 from sigmax.engine.settings import keep_freed_memory
 from sigmax.engine.sharing import joint_voter
@@ -181,30 +181,36 @@ def score(voter: Voter, x: Tensor) -> Scores:
 
 
 def tally(voter: Voter, asked: Sequence[Item], inputs: Noisy, ahead: Ahead | None = None) -> Iterator[list[Counted]]:
-    """Cast the votes asked for batch by batch; on a CPU the counts that a batch completes come right after it.
+    """Cast the votes asked for batch by batch; the counts that a batch completes come by themselves.
 
-    A GPU is given all batches before this returns, and asked for its counts when they are wanted: so the networks of
-    a round follow each other without a pause. `ahead`: what else may be cast where rows would be run in vain.
+    A GPU is given all batches before this returns, so the networks of a round follow each other without a pause, and
+    what is done with the first counts takes its time while the last are cast. On a CPU a batch is cast when its counts
+    are wanted. `ahead`: what else may be cast where rows would be run in vain.
     """
     room = voter.padding(sum(item.request.n for item in asked)) if ahead else 0
     work = Casting(voter, [*asked, *(ahead.items(asked, room) if ahead else ())], inputs)
     if voter.device.type == "cpu":
         keep_freed_memory()
-        return (_sorted_out(work, ahead) for _ in work.batches())
-    for _ in work.batches():
-        pass
-    return (_sorted_out(work, ahead) for _ in range(1))  # asked when it is wanted
+        return (_sorted_out(work.counts_of(portion), ahead) for portion in work.portions())
+    return (_sorted_out(work.counts_of(portion), ahead) for portion in list(work.portions()))
 
 
-def _sorted_out(work: "Casting", ahead: Ahead | None) -> list[Counted]:
+def _sorted_out(counted: Iterator[tuple[Item, tuple[Counts | None, ...]]], ahead: Ahead | None) -> list[Counted]:
     """The counts that were asked for; the others wait."""
     asked = list[Counted]()
-    for item, counts in work.counted():
+    for item, counts in counted:
         if ahead and item.ahead:
             ahead.keep(item, counts)
         else:
             asked.append((item.position, counts))
     return asked
+
+
+class Portion(NamedTuple):
+    """Items that a batch completed, and their counts on the way to the host, with a last one: of invalid batches."""
+
+    items: Sequence[Item]
+    counts: Arriving
 
 
 class Casting:
@@ -217,35 +223,35 @@ class Casting:
         self.filler = filler_for(voter.device, inputs, items, self.size)
         self.shifts = sent(torch.tensor([0, *accumulate(voter.parts)][:-1]), voter.device)
         self.counts = torch.zeros(len(items) * voter.classes, dtype=torch.int64, device=voter.device)
-        self.invalid = torch.zeros((), dtype=torch.bool, device=voter.device)
-        self.done = self.reported = 0
+        self.invalid = torch.zeros(1, dtype=torch.int64, device=voter.device)
 
-    def batches(self) -> Iterator[None]:
-        """Cast the votes, one batch at a step."""
+    def portions(self) -> Iterator[Portion]:
+        """Cast the votes, one batch at a step; the items that it completed, if any."""
+        done = 0
         for first in range(0, self.ends[-1], self.size):
             last = min(first + self.size, self.ends[-1])
-            touched = overlapping(self.ends, self.done, last)
+            touched = overlapping(self.ends, done, last)
             if any(self.items[i].known is None for i in touched):
                 self._cast([(i, *span(self.items, self.ends, i, first, last)) for i in touched])
-            self.done += sum(self.ends[i] <= last for i in touched)
-            yield
+            begun, done = done, done + sum(self.ends[i] <= last for i in touched)
+            if begun < done:
+                cells = self.counts[begun * self.voter.classes : done * self.voter.classes]
+                yield Portion(self.items[begun:done], Arriving(torch.cat([cells, self.invalid])))
 
     def _cast(self, spans: Spans) -> None:
         batch, rows = self.filler.fill(spans)
         votes, bad = self.voter.vote(batch, self.items[spans[0][0]].request.sigma)
         cells = (rows.to(votes.device)[:, None] * self.voter.classes + self.shifts + votes).flatten()
         self.counts.scatter_add_(0, cells, torch.ones_like(cells))
-        self.invalid |= bad
+        self.invalid += bad
 
-    def counted(self) -> list[tuple[Item, tuple[Counts | None, ...]]]:
-        """The counts of the items that were completed since this was last asked."""
-        if self.done == self.reported:
-            return []
-        refuse_invalid(self.invalid, self.voter.classes)
-        first, self.reported = self.reported, self.done
-        table = self.counts.view(-1, self.voter.classes)[first : self.done].tolist()  # the one copy to the host
-        items = self.items[first : self.done]
-        return [(item, complete(item, row, self.voter.parts)) for item, row in zip(items, table, strict=True)]
+    def counts_of(self, portion: Portion) -> Iterator[tuple[Item, tuple[Counts | None, ...]]]:
+        """The counts of these items, once they have arrived."""
+        *counts, invalid = portion.counts.wait().tolist()
+        refuse_invalid(invalid, self.voter.classes)
+        for place, item in enumerate(portion.items):
+            first = place * self.voter.classes
+            yield item, complete(item, counts[first : first + self.voter.classes], self.voter.parts)
 
 
 def complete(item: Item, counted: Sequence[int], parts: Sequence[int]) -> tuple[Counts | None, ...]:
