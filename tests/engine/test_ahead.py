@@ -145,11 +145,12 @@ def test_padding_is_what_is_run_in_vain(votes, compile_):
     assert compile_ or not voter.padding(votes)
 
 
-def test_the_next_look_of_each_input_comes_before_the_looks_after():
+def test_what_comes_next_for_each_input_stands_before_what_comes_after_that():
     schedule = ((32, 0.1), (64, 0.1), (128, 0.1))
     first = VoteRequest("", Role.ESTIMATION, 2, sx.noise.Gaussian(0.5), 32, schedule=schedule)
     last = first._replace(start=64, stop=128)
-    items = [Item(0, (first,)), Item(1, (last,)), Item(2, (first,), known=((30, 2),))]
+    picks = VoteRequest("", Role.SELECTION, 2, sx.noise.Gaussian(0.5), 50, then=first)
+    items = [Item(0, (first,)), Item(1, (last,)), Item(2, (picks,), known=((45, 5),)), Item(3, (picks, picks))]
 
     def looks(room):
         found = Ahead().items(items, room)
@@ -157,9 +158,9 @@ def test_the_next_look_of_each_input_comes_before_the_looks_after():
 
     assert looks(31) == []
     assert looks(63) == [(0, 32, 64, None)]
-    assert looks(64) == [(0, 32, 64, None), (2, 32, 64, (None,))]
+    assert looks(64) == [(0, 32, 64, None), (2, 0, 32, (None,))]
     assert looks(130) == [*looks(64), (0, 64, 128, None)]
-    assert looks(10_000) == [*looks(130), (2, 64, 128, (None,))]
+    assert looks(10_000) == [*looks(130), (2, 32, 64, (None,)), (2, 64, 128, (None,))]
 
 
 def test_what_waits_is_given_once_and_to_no_other_question():
@@ -169,5 +170,6 @@ def test_what_waits_is_given_once_and_to_no_other_question():
     assert ahead.take(2, ask) is None
     assert ahead.take(3, ask._replace(part="b")) is None
     assert ahead.take(3, ask._replace(stop=96)) is None
+    assert ahead.take(3, ask._replace(stream="b")) is None
     assert ahead.take(3, ask) == ((20, 12),)
     assert ahead.take(3, ask) is None

@@ -28,6 +28,7 @@ class VoteRequest(NamedTuple):
     `classes`: how many outcomes a vote can have (a class each, and one more where the network may defer).
     `stream`: the stage whose samples they are cast on, where it is another one's.
     `schedule`: all looks of the stage, each with where it stops first, where this is one of several.
+    `then`: what is likely to be asked after the last of them. It decides nothing.
     """
 
     part: str
@@ -38,6 +39,7 @@ class VoteRequest(NamedTuple):
     start: int = 0
     stream: str = ""
     schedule: tuple[tuple[int, float], ...] = ()
+    then: "VoteRequest | None" = None
 
     @property
     def n(self) -> int:
@@ -59,11 +61,11 @@ class VoteRequest(NamedTuple):
         """The network that votes."""
         return joined(self.part, NETWORK)
 
-    def next_look(self) -> "VoteRequest | None":
-        """What is asked next, unless this look shows enough; None if it is the last."""
+    def likely_next(self) -> "VoteRequest | None":
+        """What is asked next if this does not show enough: the next look, or what comes after the last one."""
         after = bisect_right(self.schedule, (self.stop, math.inf))
         if after == len(self.schedule):
-            return None
+            return self.then
         return self._replace(stop=self.schedule[after][0], start=self.stop)
 
 
@@ -244,7 +246,8 @@ def _asked_as(name: str, question: Question) -> Question:
 def _vote_as(name: str, ask: VoteRequest) -> VoteRequest:
     stream = joined(name, ask.stream) if ask.stream else ""
     part = joined(name, ask.part)
-    return VoteRequest(part, ask.role, ask.classes, ask.noise, ask.stop, ask.start, stream, ask.schedule)
+    then = None if ask.then is None else _vote_as(name, ask.then)
+    return VoteRequest(part, ask.role, ask.classes, ask.noise, ask.stop, ask.start, stream, ask.schedule, then)
 
 
 def in_step(ask: VoteRequest, part: Procedure[Result]) -> Generator[Question, Answer, tuple[Counts | None, Result]]:

@@ -225,6 +225,11 @@ def pessimistic_count(k: int, cast: int, n: int, futility: float) -> int:
     return max(0, math.floor(end))
 
 
+def first_look(ask: VoteRequest, schedule: tuple[Look, ...]) -> VoteRequest:
+    """The request for the votes up to the first look of a stage."""
+    return VoteRequest(ask.part, ask.role, ask.classes, ask.noise, schedule[0].stop, 0, ask.stream, schedule)
+
+
 class Poll:
     """The votes of one stage, look by look."""
 
