@@ -212,6 +212,8 @@ class Voter:
             except torch.OutOfMemoryError:
                 self._halve_batch()
             else:
+                if len(parts) == 1:
+                    return parts[0]
                 votes, invalid = zip(*parts, strict=True)
                 return torch.cat(votes), torch.stack(invalid).any()
 
@@ -232,13 +234,25 @@ class Voter:
     def output(self, batch: Tensor, sigma: float) -> Tensor:
         """What the network returns for a batch of at most `batch` noisy inputs."""
         batch = self._laid_out(batch.to(self.device))
-        small = self.batch // PIECES
-        if not self.compiled or len(batch) >= self.batch:
+        size = self._run_as(len(batch))
+        if size == len(batch):
             return self._call(self._forward, batch, sigma)
-        if small < LEAST_PIECE or len(batch) > self.batch // 2:
-            return self._padded(batch, self.batch, sigma)
+        if size > len(batch):
+            return self._padded(batch, size, sigma)
         # Adaptive sampling has small rounds. A captured graph overwrites its output, so each piece's is copied.
-        return torch.cat([self._padded(piece, small, sigma).clone() for piece in torch.split(batch, small)])
+        return torch.cat([self._padded(piece, size, sigma).clone() for piece in torch.split(batch, size)])
+
+    def _run_as(self, rows: int) -> int:
+        """The size of the batches that so many rows, at most a batch, are run in: a compiled network has two."""
+        small = self.batch // PIECES
+        if not self.compiled or rows >= self.batch:
+            return rows
+        return self.batch if small < LEAST_PIECE or rows > self.batch // 2 else small
+
+    def padding(self, votes: int) -> int:
+        """How many rows are run in vain when so many votes are cast in full batches and one of what is left."""
+        left = votes % self.batch
+        return -left % self._run_as(left) if left else 0
 
     def _padded(self, batch: Tensor, size: int, sigma: float) -> Tensor:
         """A compiled network is compiled for each size of batch, so there are two; what is padded is cut off again."""

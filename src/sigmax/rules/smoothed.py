@@ -17,7 +17,7 @@ from sigmax.rules.certificate import Certificate, Outcome, Prediction, Role, Sta
 from sigmax.rules.checks import check_samples
 from sigmax.rules.procedure import Answer, Counts, Procedure, Question, VoteRequest, votes
 from sigmax.rules.registry import Entry, register
-from sigmax.rules.sampling import FIXED, Poll, Sampling, optimistic_count, optimistic_pair
+from sigmax.rules.sampling import FIXED, Poll, Sampling, first_look, optimistic_count, optimistic_pair
 
 Bound = Literal["one-sided", "runner-up"]
 
@@ -78,9 +78,9 @@ class SmoothedRule:
         """How many outcomes a vote can have: the classes, and one more where the base classifier may defer."""
         return self.classes + self.defers
 
-    def request(self, role: Role, n: int) -> VoteRequest:
-        """The request for n votes in a role."""
-        return VoteRequest("", role, self.columns, self.noise, n)
+    def request(self, role: Role, n: int, then: VoteRequest | None = None) -> VoteRequest:
+        """The request for n votes in a role; `then`: what is likely to be asked after it."""
+        return VoteRequest("", role, self.columns, self.noise, n, then=then)
 
     def top(self, counts: Counts) -> int:
         """The class with the most votes; a vote to defer is for none."""
@@ -89,7 +89,8 @@ class SmoothedRule:
     def certifying(self, *, n0: int, n: int, alpha: float, sampling: Sampling = FIXED) -> Procedure[Certificate]:
         """n0 samples pick the class; up to n *other* samples bound its share; abstain unless a radius is proved."""
         budget = bounds.Budget(alpha)
-        picks = yield from votes(self.request(Role.SELECTION, n0))
+        then = first_look(self.request(Role.ESTIMATION, n), sampling.schedule(n, alpha))
+        picks = yield from votes(self.request(Role.SELECTION, n0, then))
         top = self.top(picks)
         selection = Stage("", Role.SELECTION, self.sigma, picks, sum(picks))
         if self._of_no_use(top, picks, n, alpha, sampling):
