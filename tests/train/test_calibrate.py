@@ -116,6 +116,8 @@ def test_what_accuracies_are_worth():
     radii = (0.0, 0.5, 9.0)
     ratio = CalibrateOptions(objective="least-ratio", radii=radii)
     assert ratio.worth(accuracy, envelope) == (0.75, pytest.approx(0.775)), "a radius without an envelope is no radius"
+    enough = CalibrateOptions(objective="least-ratio", radii=radii, enough=0.7)
+    assert enough.worth(accuracy, envelope) == (0.7, pytest.approx(0.775))
     with pytest.raises(RunError, match="so there is no ratio; choose smaller radii"):
         ratio.worth(accuracy, 0 * envelope)
     lead = CalibrateOptions(objective="least-lead", radii=radii, published=(70.0, 25.0, 3.0))
@@ -212,11 +214,12 @@ def test_what_cannot_be_calibrated_is_refused(halves):
     with pytest.raises(RequestError, match="a cascade whose last is Smoothed or deterministic; got Cascade"):
         calibrate(odd, halves, CalibrateOptions(), n=N, alpha=ALPHA)
     for wrong, said in [
-        ({"published": (1.0,)}, "published are for objective"),
+        ({"published": (1.0,)}, "published: only for objective"),
         ({"objective": "least-lead", "published": (1.0,)}, "one accuracy for each of the 11 radii; got 1"),
         ({"radii": ()}, "at least one radius"),
-        ({"objective": "least-ratio", "published": (1.0,)}, "published are for objective = 'least-lead'"),
-        ({"objective": "least-ratio", "weights": (1.0,) * 11}, "weights are for objective = 'mean'; leave them out"),
+        ({"objective": "least-ratio", "published": (1.0,)}, "published: only for objective = 'least-lead'"),
+        ({"objective": "least-ratio", "weights": (1.0,) * 11}, "weights: only for objective = 'mean'; leave it out"),
+        ({"enough": 0.98}, "enough: only for objective = 'least-ratio'"),
         ({"weights": (1.0,)}, "one number for each of the 11 radii; got 1"),
         ({"weights": (0.0,) * 11}, "weights must not all be 0"),
         ({"weights": (-1.0,) * 11}, "expected a number of at least 0, got -1.0"),

@@ -34,12 +34,14 @@ class DataRequest:
     path   what stands after it, "" without a colon
     split  "train", "test" or whatever the source calls its parts
     size   side of the square images wanted, or None for the size they have
+    fit    without a size: (C, H, W) that a network takes, for sources whose images can be made to fit; or None
     """
 
     kind: str
     path: str
     split: str
     size: int | None = None
+    fit: tuple[int, int, int] | None = None
 
     @property
     def source(self) -> str:

@@ -84,7 +84,8 @@ class SmoothedRule:
 
     def top(self, counts: Counts) -> int:
         """The class with the most votes; a vote to defer is for none."""
-        return leading(counts[: self.classes])[0]
+        own = counts[: self.classes]
+        return own.index(max(own))
 
     def certifying(self, *, n0: int, n: int, alpha: float, sampling: Sampling = FIXED) -> Procedure[Certificate]:
         """n0 samples pick the class; up to n *other* samples bound its share; abstain unless a radius is proved."""

@@ -6,13 +6,13 @@ PATH/<split>/*.png              or                            PATH/*.png        
 
 import warnings
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from sigmax.data.dataset import Dataset
-from sigmax.data.pictures import ENDINGS, survey
+from sigmax.data.pictures import ENDINGS, ImageFiles, survey, survey_to_fit
 from sigmax.data.registry import DataRequest, register
 from sigmax.errors import RequestError
 
@@ -27,7 +27,7 @@ def read(request: DataRequest) -> Dataset:
     a class images are ordered by name. Without a folder named like the split, the class folders directly
     under the path are its only split. Images that lie in no class folder have no labels; they are ordered by name.
     By name: in the order of the letters' code points, the same on every machine, so that 10.png precedes 2.png.
-    Without `size`, all images must have the same size. Pictures of formats that are not read are counted in a warning.
+    Without `size` or `fit`, all images must have the same size. Pictures of formats that are not read are counted in a warning.
     """
     endings = " ".join(f"*{ending}" for ending in ENDINGS)
     expected = (
@@ -46,7 +46,7 @@ def read(request: DataRequest) -> Dataset:
             "expected all of them in class folders, or none; move the others away"
         )
     if loose:
-        return Dataset(root.resolve().name, request.split, survey(loose, request.size), None, ())
+        return Dataset(root.resolve().name, request.split, _surveyed(loose, request), None, ())
     _check_same_classes(root, base, classes)
     if not found:
         raise RequestError(
@@ -56,10 +56,16 @@ def read(request: DataRequest) -> Dataset:
     return Dataset(
         name=root.resolve().name,
         split=request.split,
-        images=survey([file for file, _ in found], request.size),
+        images=_surveyed([file for file, _ in found], request),
         labels=np.array([label for _, label in found], np.int64),
         classes=classes,
     )
+
+
+def _surveyed(files: Sequence[Path], request: DataRequest) -> ImageFiles:
+    if request.fit is None or request.size is not None:
+        return survey(files, request.size)
+    return survey_to_fit(files, request.fit)
 
 
 def _check_same_classes(root: Path, base: Path, classes: tuple[str, ...]) -> None:
