@@ -39,10 +39,10 @@ class Diagnosis:
     oracle: Reference  # of the experts' runs alone, at the chance of error the dual run leaves each
     envelope: Reference  # of the experts' runs as they are recorded
 
-    def over_envelope(self, radii: float | Sequence[float] | Floats, *, strict: bool = False) -> "pd.Series[float]":
+    def over_envelope(self, radii: float | Sequence[float] | Floats) -> "pd.Series[float]":
         """The dual run's certified accuracy over the best expert's at each radius; NaN where that is 0."""
         asked = checked_radii(radii)
-        dual, best = certified_counts(self.run, asked, strict=strict), self.envelope.counts(asked, strict=strict)
+        dual, best = certified_counts(self.run, asked), self.envelope.counts(asked)
         ratio = np.divide(dual, best, out=np.full(len(asked), np.nan), where=best > 0)
         return pd.Series(ratio, index=pd.Index(asked, name="radius"), name="dual / envelope")
 

@@ -20,7 +20,7 @@ from sigmax.planning import least_votes, radius_of
 from sigmax.records.lines import Record
 from sigmax.records.rounding import Precision
 from sigmax.records.run import Run
-from sigmax.report.metrics.accuracy import Floats, interval, reached
+from sigmax.report.metrics.accuracy import LEVEL, Floats, interval, reached
 from sigmax.report.metrics.adaptive import NO_SHARES, is_adaptive
 from sigmax.report.metrics.shares import by_class
 from sigmax.report.runs import Source, labelled, load, sigma_by_record
@@ -161,7 +161,7 @@ def vote_shares(run: Source) -> pd.DataFrame:
     return pd.DataFrame({"index": indices, "label": labels, **shares})
 
 
-def ecdf(run: Source, p: float | Sequence[float] | Floats | None = None, *, level: float = 0.95) -> pd.DataFrame:
+def ecdf(run: Source, p: float | Sequence[float] | Floats | None = None, *, level: float = LEVEL) -> pd.DataFrame:
     """The empirical distribution of p_A, as the papers draw it: `share` of inputs with p_A >= `p`.
 
     Without `p` it is the whole step function, one row for each value at which it falls: a share holds from above
@@ -185,14 +185,12 @@ def ecdf(run: Source, p: float | Sequence[float] | Floats | None = None, *, leve
     return pd.DataFrame(dict(zip(COLUMNS, (asked, k / inputs, low, high), strict=True)))
 
 
-def ecdf_by_class(
-    run: Source, p: float | Sequence[float] | Floats | None = None, *, level: float = 0.95
-) -> pd.DataFrame:
+def ecdf_by_class(run: Source, p: float | Sequence[float] | Floats | None = None) -> pd.DataFrame:
     """`ecdf` of the inputs of each true class by itself: its columns after one more, `label`."""
     run = load(run)
     parts = []
     for label, own in by_class(run).items():
-        part = ecdf(own, p, level=level)
+        part = ecdf(own, p)
         part.insert(0, "label", label)
         parts.append(part)
     return pd.concat(parts, ignore_index=True)

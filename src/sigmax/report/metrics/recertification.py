@@ -52,12 +52,10 @@ class Recertified:
     how: str
     unknown: int = 0
 
-    def accuracy(self, radii: float | Sequence[float] | Floats, *, strict: bool = False) -> "pd.Series[float]":
-        """The expected share of inputs with R >= r, for each r; `strict`: R > r. See `certified_accuracy`."""
-        import pandas as pd
-
+    def accuracy(self, radii: float | Sequence[float] | Floats) -> "pd.Series[float]":
+        """The expected share of inputs with R >= r, for each r; see `certified_accuracy`."""
         asked = checked_radii(radii)
-        place = np.searchsorted(self.radii, asked, side="right" if strict else "left")
+        place = np.searchsorted(self.radii, asked)
         share = np.append(self._from_the_top, 0.0)[place] / self.inputs
         return pd.Series(share, index=pd.Index(asked, name="radius"), name="expected certified accuracy")
 
