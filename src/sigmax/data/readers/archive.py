@@ -40,13 +40,7 @@ def read(request: DataRequest) -> Dataset:
     """
     path = request.location("an .npz file with the arrays images and labels (labels may be left out)")
     images, labels, classes, split = _read(path, request.split)
-    return Dataset(
-        name=path.stem,
-        split=split,
-        images=channels_first(images, str(path)),
-        labels=labels,
-        classes=classes,
-    )
+    return Dataset(path.stem, split, channels_first(images, str(path)), labels, classes)
 
 
 def channels_first(images: Array, where: str) -> Array:

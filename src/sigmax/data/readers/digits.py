@@ -26,10 +26,5 @@ def read(request: DataRequest) -> Dataset:
     held_out = np.zeros(len(bundle.target), bool)
     held_out[np.argsort(bundle.target, kind="stable")[::_HOLD_OUT]] = True
     part = held_out if request.split == "test" else ~held_out
-    return Dataset(
-        name=request.kind,
-        split=request.split,
-        images=(bundle.images[part, None] / 16).astype(np.float32),
-        labels=bundle.target[part],
-        classes=tuple("0123456789"),
-    )
+    images = (bundle.images[part, None] / 16).astype(np.float32)
+    return Dataset(request.kind, request.split, images, bundle.target[part], tuple("0123456789"))

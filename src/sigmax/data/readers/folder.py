@@ -53,13 +53,8 @@ def read(request: DataRequest) -> Dataset:
             f"{request.source}: no images for the split {request.split!r} in {base}, which holds the folders "
             f"{', '.join(classes[:10]) or '(none)'}; expected {expected}, or ask for another split"
         )
-    return Dataset(
-        name=root.resolve().name,
-        split=request.split,
-        images=survey([file for file, _ in found], request.size),
-        labels=np.array([label for _, label in found], np.int64),
-        classes=classes,
-    )
+    files, labels = zip(*found, strict=True)
+    return Dataset(root.resolve().name, request.split, survey(files, request.size), np.array(labels, np.int64), classes)
 
 
 def _check_same_classes(root: Path, base: Path, classes: tuple[str, ...]) -> None:
