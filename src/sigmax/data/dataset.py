@@ -143,12 +143,10 @@ class Dataset:
 
     @cached_property
     def fingerprint(self) -> str:
-        """32 hex digits that identify shape, labels and pixels, in their order; computed once.
+        """32 hex digits that identify shape, labels and pixels, in their order.
 
-        The same pixels in another container (gzipped or not, pickled or binary, uint8 or the float32 it
-        stands for) have the same fingerprint: it is taken over what `pixels` returns. Lazy images are
-        hashed by their `content` instead (for image folders the bytes of the files, each of which is seen to
-        be an image that can be decoded). Names of the set, of the split, of the classes and of files do not count.
+        The same pixels in another container have the same fingerprint: it is taken over what `pixels` returns, of lazy
+        images over their `content`. Names of the set, of the split, of the classes and of files do not count.
         """
         digest = sha256(f"sigmax data 1 {len(self)} {self.shape}".encode())
         digest.update(b"no labels" if self.labels is None else self.labels.astype("<i8").tobytes())

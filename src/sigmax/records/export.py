@@ -21,14 +21,12 @@ RADIUS_DECIMALS = 6
 
 
 def export_tsv(run: Run, path: str | Path) -> None:
-    """Write the run as published logs are: -1 is an abstention, time a timedelta.
+    """Write the run as published logs are: -1 is an abstention, time a timedelta; without labels their cells are empty.
 
-    Radii are rounded down to six decimals, where published logs have three digits rounded to nearest: the file never
-    claims more than the run. Radii of an imported log are printed as they were. A scheme with levels has the columns
-    of Jeong & Shin's: -2 where a level was undecided; r_neg, the exclusion radius of the levels that deferred;
-    pred_uc and corr_uc, the class by plain shares of the votes; stage, the level that answered or was undecided, 0
-    for the first. The last columns are sigma, samples and limited_by as in `run.frame()`; an imported log has no more
-    than it had. Where the run has no labels, the cells of label, correct and corr_uc are empty.
+    Radii are rounded down to six decimals, so that the file never claims more than the run; those of an imported log
+    are printed as they were. A scheme with levels has the columns of Jeong & Shin's: -2 where a level was undecided;
+    r_neg, the exclusion radius of the levels that deferred; pred_uc and corr_uc, the class by plain shares of the
+    votes; stage, the level that answered or was undecided, 0 for the first.
     """
     ordered = sorted(run.records, key=lambda record: record.index)  # a run has them as they were finished
     if not ordered:

@@ -25,10 +25,9 @@ class Journal:
     """A run file open for writing, locked against a second writer.
 
     An existing file of the same plan is continued; `records` has what it holds, read from it when asked for, so that
-    memory does not grow with the run. A torn last line is cut off;
-    a file of another plan, or one damaged elsewhere, is refused and left as it is. A file of the same plan with fewer
-    inputs is extended: the first record that is written says so. One with more inputs that has all those asked for is
-    left as it is, and `plan` has its inputs then. `seen` is called with every record that was written.
+    memory does not grow with the run. A torn last line is cut off; a file of another plan, or one damaged elsewhere, is
+    refused and left as it is. One with fewer inputs is extended by the first record that is written. One with more that
+    has all those asked for stays, and `plan` has its inputs then. `seen` is called with every record that was written.
     """
 
     def __init__(self, path: Path, plan: Plan, *, seen: Callable[[Record], None] | None = None) -> None:

@@ -30,11 +30,8 @@ Array = NDArray[Any]
 
 @register("npz", path=True)
 def read(request: DataRequest) -> Dataset:
-    """The split asked for, or the file's only one.
+    """The split asked for by its name, or the file's only one, called "all".
 
-    A file with any `<split>_images` must hold the split asked for by that name. A file with plain `images`
-    and `labels` is a single set, called "all", and is given whichever split is asked for. Images are (N, H, W),
-    (N, C, H, W) or (N, H, W, C) with 1 or 3 channels, channels first where both readings fit. Labels may be left out.
     Text labels are numbered by `classes`, or by their own names in alphabetical order. Without `classes` there are as
     many classes as the largest label in the file says, named by their numbers.
     """

@@ -13,9 +13,8 @@ _HOLD_OUT = 5  # one image in five is for testing
 def read(request: DataRequest) -> Dataset:
     """1,437 images to train on or 360 to test on, (1, 8, 8); grey levels 0..16 become 0..1.
 
-    The split has no seed: with the images ordered by class (and as bundled within a class) every fifth is a
-    test image, so both parts hold every class in proportion, to within one image. Each part keeps the bundled
-    order, in which the classes are mixed.
+    With the images ordered by class every fifth is a test image, so both parts hold every class in proportion. Each
+    part keeps the bundled order, in which the classes are mixed.
     """
     try:
         from sklearn.datasets import load_digits

@@ -63,13 +63,12 @@ def attack_run(
 
     A point inside a certified ball that is confirmed (see `sigmax.jobs.attack.verdict`) is a violation; it is saved as
     violation-INDEX.npz in the folder `out`, beside a line an input (attack.jsonl) and the whole (results.json). That
-    none is found proves nothing: a stronger search might find one.
+    none is found proves nothing: a stronger search might find one. An attack that was cut is continued by the same
+    call.
 
-    `scheme`, `dataset`: those the run was certified with, on the same kind of device and in the same precision; others
-    are refused before any work. `maximum`: consider only the first so many inputs of the run, by index. `options`: how
-    hard to search. `together`: how many inputs to search around at once (default: as many as fill a GPU; on a CPU 1).
-    An attack that was cut is continued by the same call; what is lost are the searches that were under way. `seen` is
-    called with each result.
+    `scheme`, `dataset`: those the run was certified with, on the same kind of device and in the same precision.
+    `maximum`: consider only the first so many inputs of the run, by index. `together`: how many inputs to search around
+    at once (default: as many as fill a GPU; on a CPU 1). `seen` is called with each result.
     """
     run = run if isinstance(run, Run) else read(run)
     options = options or Attack()

@@ -162,13 +162,11 @@ def make_labels(
 ) -> Labels:
     """Certify a `fraction` of the data with every expert, each into its run file in `folder`.
 
-    Everything that can be refused is refused before the first expert starts. Labelling that was cut short goes on
-    when the same is asked again, and ends with the labels of one left alone; finished labels are returned at once, a
-    larger fraction adds the inputs that are missing, and a folder of another request is never touched.
-    The inputs depend on their number, `fraction` and `sample_seed` alone; a larger fraction holds the smaller.
-    `sampling`, `targets`, `tolerance`: as for `certify`; with targets a label is the largest of them that holds, or
-    a little more. `workers`, `gpus_per_worker`, `backend`: as for `certify_run`.
-    `watch(done, total)` counts inputs over all experts together; without it, as for `certify_run`.
+    Everything that can be refused is refused before the first expert starts. Labelling that was cut short goes on when
+    the same is asked again, and ends with the labels of one left alone; a larger fraction, which holds the smaller,
+    adds the inputs that are missing. A folder of another request is never touched.
+    `sampling`, `targets`, `tolerance`: as for `certify`; with targets a label is the largest of them that holds, or a
+    little more. Other options: as for `certify_run`; `watch` counts inputs over all experts together.
     """
     folder, question = Path(folder), asked_of(sampling, targets, tolerance)
     experts = _checked(experts, dataset, n0=n0, n=n, alpha=alpha, sampling=question)

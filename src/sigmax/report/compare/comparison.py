@@ -26,19 +26,15 @@ SAMPLES, SECONDS = "samples", "seconds"  # an input, on average
 def compare(runs: Source | Iterable[Source], radii: Sequence[float] | Floats | None = None) -> pd.DataFrame:
     """One row a run: name, sigma, n, alpha, inputs, certified accuracy in % at each radius, ACR, abstained in %.
 
-    ACR comes with the share of it, in %, that the easiest tenth of the inputs makes: see `average_radius`.
+    Columns of accuracy are named by their radius, with every digit it has ("0.25"); without `radii` the papers' grid is
+    taken as far as the runs reach. Beyond the largest radius a run was asked about (its targets) they are NaN.
+    `sigma` is text, since a run may have used several. ACR comes with its share, in %, of the easiest tenth of the
+    inputs: see `average_radius`.
 
-    The columns of accuracy are named by their radius, with every digit it has ("0.25"). `sigma` is text, since a run
-    may have used several. Without `radii` the papers' grid is taken as far as the runs reach.
-
-    A dual run among the runs of all its experts adds two rows that are no certificates: "oracle (best expert each
-    input)" and "envelope (best expert each radius)"; see `diagnose`. They are of the inputs that these runs share.
-
-    Where a run was sampled adaptively its `n` is the most samples of a stage, and a column `mean samples` has what an
-    input took. Beyond the largest radius a run was asked about (its targets) its accuracy is NaN.
-
-    Of runs without labels the columns of radii are the share certified for any class, and `mean radius` stands in place
-    of ACR. Runs with and without labels are not compared.
+    A dual run among the runs of all its experts adds two rows that are no certificates, oracle and envelope, of the
+    inputs that these runs share: see `diagnose`. Where a run was sampled adaptively its `n` is the most samples of a
+    stage, and a column `mean samples` has what an input took. Of runs without labels the columns of radii are the share
+    certified for any class, and `mean radius` stands in place of ACR.
     """
     by_name = named(runs)
     return table(by_name, routing_analysis(by_name), grid(by_name.values(), radii))
@@ -147,12 +143,7 @@ def _listed(levels: Iterable[float], plan: Plan) -> str:
 def scheme_table(
     runs: Source | Iterable[Source] | Mapping[str, Run], radii: Sequence[float] | Floats | None = None
 ) -> pd.DataFrame:
-    """One row a run: what it assumes, certified accuracy in % at radii, ACR, samples and seconds.
-
-    Assumes: what the certificates rest on beyond the samples.
-
-    Beyond the largest radius a run was asked about (its targets) its accuracy is NaN.
-    """
+    """One row a run: what its certificates assume beyond the samples, accuracies as in `compare`, ACR, and costs."""
     by_name = dict(runs) if isinstance(runs, Mapping) else named(runs)
     asked = grid(by_name.values(), radii)
     figures = {name: figures_of(run.plan, run.records) for name, run in by_name.items()}

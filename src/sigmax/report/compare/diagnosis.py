@@ -50,12 +50,9 @@ class Diagnosis:
 def diagnose(dual_run: Source, expert_runs: Iterable[Source]) -> Diagnosis:
     """Where a dual run falls short of its experts, input by input.
 
-    Needs a run of each expert by itself, on the same data (others among `expert_runs` are passed over).
-
-    A run certifies its expert at the whole of its alpha, the dual run at a part of it: the runs' radii are taken
-    again from their counts at that part, so that expert and dual are held to the same proof.
-    Each expert has one radius an input: the top route's is the dual run's own R_c, the others' are those of their
-    runs. The larger of two estimates of one expert would make a right choice look wrong half of the time.
+    Needs a run of each expert by itself, on the same data (others among `expert_runs` are passed over). Their radii are
+    taken again from their counts at the part of alpha that the dual run gives them. The top route's radius is the dual
+    run's own R_c: the larger of two estimates of one expert would make a right choice look wrong half of the time.
     """
     run, runs = load(dual_run), [load(source) for source in expert_runs]
     alphas = dual_rule(run.plan).alpha_split(run.plan.alpha).experts

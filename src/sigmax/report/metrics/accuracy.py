@@ -40,12 +40,10 @@ def certified_accuracy(
 ) -> "pd.Series[float]":
     """The share of inputs whose true class was certified with R_i >= r, for each r; `strict` asks for R_i > r.
 
-    Abstentions never count, not even at r = 0. There the two differ by inputs certified with a radius of exactly 0,
-    elsewhere by radii that hit r, which radii printed with three digits often do. Cohen et al. and the papers after
-    them count R_i >= r; the authors of Dual randomized smoothing R_i > r.
-    The share is of the inputs recorded, so an unfinished run speaks of those it has. A run that was asked only
-    which of some radii hold (targets) answers at those; in between its share is what happens to be proved, and
-    beyond the largest of them it is NaN: nothing was asked there.
+    Abstentions never count, not even at r = 0. Cohen et al. and the papers after them count R_i >= r; the authors of
+    Dual randomized smoothing R_i > r, which differs where radii hit r, as radii printed with three digits often do.
+    A run that was asked only which of some radii hold (targets) answers at those; in between its share is what happens
+    to be proved, and beyond the largest of them it is NaN.
     """
     run, asked = labelled(load(run), "accuracy"), checked_radii(radii)
     share = where_asked(run, asked, certified_counts(run, asked, strict=strict) / len(run.records))
@@ -67,9 +65,8 @@ def certified_interval(run: Source, radii: float | Sequence[float] | Floats, *, 
     """`certified_accuracy` with its uncertainty: columns `radius`, `accuracy`, `low`, `high`.
 
     Of a run without labels it is `certified_share`, and the column is called `share`.
-    The interval is Clopper-Pearson's at `level`, at each radius by itself, for inputs drawn at random from what the
-    run stands for; it says nothing of the radii, whose chance of error is the run's alpha. Beyond the largest radius
-    a run was asked about (its targets) all three are NaN.
+    The interval is Clopper-Pearson's at `level`, at each radius by itself, for inputs drawn at random; it says nothing
+    of the radii, whose chance of error is the run's alpha.
     """
     run, asked = load(run), checked_radii(radii)
     k, n = certified_counts(run, asked), len(run.records)
@@ -94,9 +91,8 @@ def acr(run: Source) -> float:
 def certified_curve(run: Source, *, level: float = LEVEL) -> pd.DataFrame:
     """Certified accuracy as the step function it is: one row for each radius at which it falls.
 
-    `accuracy` holds for every r above the previous row's radius up to this row's (R_i >= r), and is 0 beyond the
-    last. Of a run that was asked about some radii only (targets) the last row is the largest of them, and nothing is
-    known beyond. See `certified_interval` for `low`, `high` and runs without labels.
+    `accuracy` holds for every r above the previous row's radius up to this row's, and is 0 beyond the last; of a run
+    that was asked about some radii only (targets) nothing is known there. Other columns: see `certified_interval`.
     """
     run = load(run)
     radii = up_to(np.unique(np.append(0.0, certified_radii(run))), furthest_asked(run))

@@ -144,11 +144,8 @@ def _check_log(run: Run) -> None:
 def vote_shares(run: Source) -> pd.DataFrame:
     """One row an input: `index`, `label` and `p_A`, the share of its estimation votes that its true class got.
 
-    `low` and `high` are the least and the largest share that the record allows: the same as `p_A` where votes were
-    counted, a range where it was worked out from a printed radius. NaN where nothing is known: inputs that a log
-    without counts does not certify for their true class, and those that no voting part answered.
-    In a scheme with parts the votes are those of the part that answered. A run with adaptive sampling is refused: its
-    votes stop when the answer is known, so their shares are biased.
+    `low` and `high` are the least and the largest share that the record allows: a range where it was worked out from a
+    printed radius. NaN where nothing is known. Of which votes, and which runs are refused: see `true_class_votes`.
     """
     run = load(run)
     votes = true_class_votes(run)
@@ -162,12 +159,9 @@ def vote_shares(run: Source) -> pd.DataFrame:
 
 
 def ecdf(run: Source, p: float | Sequence[float] | Floats | None = None, *, level: float = LEVEL) -> pd.DataFrame:
-    """The empirical distribution of p_A, as the papers draw it: `share` of inputs with p_A >= `p`.
+    """The empirical distribution of p_A: `share` of inputs with p_A >= `p`, `low` and `high` its interval at `level`.
 
-    Without `p` it is the whole step function, one row for each value at which it falls: a share holds from above
-    the row before up to the row's own p. `low` and `high` are the Clopper-Pearson interval at `level` over inputs,
-    at each p by itself.
-
+    Without `p` it is the whole step function: a share holds from above the row before up to the row's own p.
     A log without counts says nothing of p_A below one half, and asking is refused; between one half and the least
     share that its samples certify (`known_from`) the share is a lower limit, as in the papers' own figures.
     """

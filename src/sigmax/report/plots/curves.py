@@ -46,10 +46,8 @@ HALF = 0.5  # where certificates begin
 def draw(runs: Source | Iterable[Source], ax: "Axes | None" = None) -> "Axes":
     """Draw the runs' certified accuracy into `ax`, or into a figure of its own (`ax.figure`), and return the axes.
 
-    Of runs without labels it is the share certified for any class.
-
-    The band is the 95% Clopper-Pearson interval over inputs, at each radius by itself. Where a dual run is
-    among the runs of all its experts, dashed grey lines show its oracle and envelope; see `diagnose`.
+    The band is the 95% Clopper-Pearson interval over inputs, at each radius by itself. Where a dual run is among the
+    runs of all its experts, dashed grey lines show its oracle and envelope; see `diagnose`.
     """
     by_name = named(runs)
     return draw_all(by_name, routing_analysis(by_name), given_or_new(ax))
