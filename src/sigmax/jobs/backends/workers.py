@@ -39,7 +39,7 @@ class Workers:
                 "be shared by workers; leave out workers, or certify with a scheme without a memory"
             )
         if self.ray:
-            imported(self.address)
+            imported()
 
     def pool(self, job: Certifying | Predicting) -> Pool:
         """The workers, started."""
