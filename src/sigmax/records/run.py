@@ -136,10 +136,11 @@ def planned_inputs(path: Path) -> int:
     return len(run.plan.indices) if run.plan else 0
 
 
-def record_lines(path: Path) -> dict[int, int]:
-    """The line that each input's record stands in, of a file that can be read."""
-    taken = _taken(path, Assembly(keep=False))
-    return {record.index: number for number, record in taken if record is not None}
+def numbered_records(run: Run) -> Iterator[tuple[int, Record]]:
+    """The records, each with the line of the file that it stands in."""
+    taken = _taken(run.path, Assembly(keep=False))
+    lines = {record.index: number for number, record in taken if record is not None}
+    yield from ((lines[record.index], record) for record in run.records)
 
 
 def _taken(path: Path, run: Assembly) -> Iterator[tuple[int, Record | None]]:

@@ -68,10 +68,8 @@ def _panel(ax: "Axes", values: Mapping[str, Floats], what: str, found: RoutingAn
         look = {"label": f"{label(name)}: {limited}%", "color": colour, "linestyle": dash, "linewidth": 1.8}
         ax.step(x, 100 * k / n, where="post", **look)
         draw_band(ax, x, *interval(k, n), colour, step="post")
-    ax.set_xlabel(what)
-    ax.set_ylabel("inputs at or below (%)")
     ax.set_ylim(0, 102)
-    plain(ax)
+    plain(ax, what, "inputs at or below (%)")
 
 
 def ecdf(values: Floats, left: float, right: float) -> tuple[Floats, NDArray[np.int64]]:

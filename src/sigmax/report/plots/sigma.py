@@ -50,11 +50,9 @@ def draw_radius_by_sigma(runs: Iterable[Source], inputs: Sequence[int], ax: "Axe
     for place, (index, (dash, colour)) in enumerate(zip(inputs, styles(), strict=False)):
         look = {"color": colour, "linestyle": dash, "marker": MARKERS[place % len(MARKERS)], "markersize": 4}
         ax.plot(frame.columns, frame.loc[index], label=f"input {index}", linewidth=1.5, clip_on=False, **look)
-    ax.set_xlabel(SIGMA)
-    ax.set_ylabel(f"certified {norm_symbol(loaded)} radius")
     ax.set_xlim(left=0)
     ax.set_ylim(bottom=0)
-    plain(ax)
+    plain(ax, SIGMA, f"certified {norm_symbol(loaded)} radius")
     quiet_legend(ax, "0: not certified for the true class")
     return ax
 
@@ -75,10 +73,8 @@ def draw_best_sigma(runs: Iterable[Source], ax: "Axes | None" = None) -> "Axes":
     whiskers = 100 * np.maximum(0.0, [share - low, high - share])
     names = [*(f"{sigma:g}" for sigma in sigmas), "none"]
     ax.bar(names, 100 * share, yerr=whiskers, color=colours, capsize=3, width=0.7)
-    ax.set_xlabel(rf"{SIGMA} with the largest radius (whiskers: {100 * LEVEL:g}%)")
-    ax.set_ylabel("inputs (%)")
     ax.set_ylim(0, 100)
-    plain(ax)
+    plain(ax, rf"{SIGMA} with the largest radius (whiskers: {100 * LEVEL:g}%)", "inputs (%)")
     return ax
 
 

@@ -81,12 +81,10 @@ def draw_band(
 
 
 def dress(ax: "Axes", x: str, y: str, left: float = 0.0, right: float | None = None) -> None:
-    """What stands at the axes of shares in %: a light grid behind the lines, and no frame where no axis is."""
-    ax.set_xlabel(x)
-    ax.set_ylabel(y)
+    """The same for shares in %."""
     ax.set_xlim(left, right)
     ax.set_ylim(0, 100)
-    plain(ax)
+    plain(ax, x, y)
 
 
 def label(name: str) -> str:
@@ -95,8 +93,10 @@ def label(name: str) -> str:
     return f" {plainly}" if plainly.startswith("_") else plainly
 
 
-def plain(ax: "Axes") -> None:
-    """A light grid behind the lines, and no frame where no axis is."""
+def plain(ax: "Axes", x: str, y: str) -> None:
+    """What stands at the axes, a light grid behind the lines, and no frame where no axis is."""
+    ax.set_xlabel(x)
+    ax.set_ylabel(y)
     ax.grid(color="0.9", linewidth=0.8)
     ax.set_axisbelow(True)
     ax.spines[["top", "right"]].set_visible(False)
