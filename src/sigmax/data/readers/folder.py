@@ -23,11 +23,10 @@ _OTHER_PICTURES = (".tif", ".tiff", ".gif", ".heic", ".heif", ".avif", ".jfif", 
 def read(request: DataRequest) -> Dataset:
     """The images under the split's folder, read one by one when asked for.
 
-    Classes are the folders' names in alphabetical order, an empty folder being a class without images; within
-    a class images are ordered by name. Without a folder named like the split, the class folders directly
-    under the path are its only split. Images that lie in no class folder have no labels; they are ordered by name.
-    By name: in the order of the letters' code points, the same on every machine, so that 10.png precedes 2.png.
-    Without `size` or `fit`, all images must have the same size. Pictures of formats that are not read are counted in a warning.
+    Classes are the folders' names, an empty folder being a class without images; without a folder named like the
+    split, the class folders directly under the path are its only split. Images that lie in no class folder have no
+    labels. Folders and images are ordered by name, in the order of the letters' code points, the same on every
+    machine, so that 10.png precedes 2.png. Without `size` or `fit`, all images must have the same size.
     """
     endings = " ".join(f"*{ending}" for ending in ENDINGS)
     expected = (
@@ -53,13 +52,9 @@ def read(request: DataRequest) -> Dataset:
             f"{request.source}: no images for the split {request.split!r} in {base}, which holds the folders "
             f"{', '.join(classes[:10]) or '(none)'}; expected {expected}, or ask for another split"
         )
-    return Dataset(
-        name=root.resolve().name,
-        split=request.split,
-        images=_surveyed([file for file, _ in found], request),
-        labels=np.array([label for _, label in found], np.int64),
-        classes=classes,
-    )
+    files, labels = zip(*found, strict=True)
+    images = _surveyed(files, request)
+    return Dataset(root.resolve().name, request.split, images, np.array(labels, np.int64), classes)
 
 
 def _surveyed(files: Sequence[Path], request: DataRequest) -> ImageFiles:

@@ -51,12 +51,10 @@ class Recertified:
     how: str
     unknown: int = 0
 
-    def accuracy(self, radii: float | Sequence[float] | Floats, *, strict: bool = False) -> "pd.Series[float]":
-        """The expected share of inputs with R >= r, for each r; `strict`: R > r. See `certified_accuracy`."""
-        import pandas as pd
-
+    def accuracy(self, radii: float | Sequence[float] | Floats) -> "pd.Series[float]":
+        """The expected share of inputs with R >= r, for each r; see `certified_accuracy`."""
         asked = checked_radii(radii)
-        place = np.searchsorted(self.radii, asked, side="right" if strict else "left")
+        place = np.searchsorted(self.radii, asked)
         share = np.append(self._from_the_top, 0.0)[place] / self.inputs
         return pd.Series(share, index=pd.Index(asked, name="radius"), name="expected certified accuracy")
 
@@ -98,12 +96,10 @@ def collected(radii: Floats, weight: Floats) -> tuple[Floats, Floats]:
 def recertify(run: Source, n: int | None = None, alpha: float | None = None) -> Recertified:
     """The expected outcome of certifying the run's inputs with `n` of its samples at `alpha`; exact, from the counts.
 
-    For constant noise with the one-sided bound the expectation is hypergeometric, for each input: nothing is simulated.
-    With all the samples (n as recorded) the radii of any scheme follow from its counts at another alpha. For fewer
-    samples of other schemes use `resample`. The class stays the one the selection samples picked.
-
+    For constant noise with the one-sided bound; with all the samples (n as recorded) for any scheme. For fewer samples
+    of other schemes use `resample`. The class stays the one the selection samples picked.
     A log without counts takes part with the counts that its radii imply; what it did not certify for its true class
-    is unknown and counts as not certified, though with a larger alpha some of it might be.
+    counts as not certified, though with a larger alpha some of it might be.
     """
     run, n, alpha = _request(run, n, alpha)
     if run.plan.imported:
@@ -129,9 +125,8 @@ def recertify(run: Source, n: int | None = None, alpha: float | None = None) -> 
 def plug_in(run: Source, n: int | None = None, alpha: float | None = None) -> Recertified:
     """The same by the shortcut of the paper's appendix: as if every share of n votes were the one recorded.
 
-    Certified accuracy at r is the share of inputs whose recorded p_A is at least k/n, the least share of n votes
-    that certifies r. It forgets that few samples scatter, so it is a step function where `recertify` is smooth; `n`
-    may exceed what was sampled. Needs constant noise and the one-sided bound. Source: Sun et al. (2025), App. B.1.
+    It forgets that few samples scatter; `n` may exceed what was sampled. Needs constant noise and the one-sided bound.
+    Source: Sun et al. (2025), App. B.1.
     """
     run, n, alpha = _request(run, n, alpha, fewer=False)
     noise, shares = _one_sigma_each(run), vote_shares(run)["p_A"].to_numpy()
