@@ -19,7 +19,6 @@ from sigmax.train.calibrate import (
     CalibrateOptions,
     Estimate,
     answers_of,
-    calibrate,
     chosen,
     estimated,
     frontier,
@@ -30,6 +29,10 @@ from sigmax.train.calibrate import (
 )
 
 N, ALPHA = 10_000, 1e-3
+
+
+def calibrate(cascade, held_out, options, **how):
+    return chosen(estimated(cascade, held_out, samples=options.samples, **how), options)
 
 
 def rule(*sigmas, classes=3, bound="one-sided"):
