@@ -103,7 +103,7 @@ def survey_to_fit(files: Sequence[Path], shape: tuple[int, int, int]) -> ImageFi
     Images that all have its size keep every pixel; others are resized and cropped, if it is square. Greyscale becomes
     colour where the network takes colour; colour is never left out.
     """
-    _require_pillow()
+    needs("PIL.Image", extra="images", why="to read image folders")
     channels, height, width = shape
     try:
         fits = all(_header(file).size == (width, height) for file in files)

@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from sigmax.errors import RequestError, RunError
+from sigmax.errors import RequestError, RunError, needs
 
 
 def fetched(
