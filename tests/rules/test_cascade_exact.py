@@ -5,6 +5,7 @@
 """
 
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache, partial
 from math import comb, prod
 from operator import add
@@ -19,7 +20,7 @@ from sigmax.rules.cascade import CascadeRule
 from sigmax.rules.cascade import level as level_module
 from sigmax.rules.cascade.level import Level, Payment, Tally
 from sigmax.rules.cascade.predicting import candidates
-from sigmax.rules.certificate import joined
+from sigmax.rules.certificate import Role, joined
 from sigmax.rules.lipschitz import LipschitzRule
 from sigmax.rules.procedure import ScoreRequest, Scores
 from sigmax.rules.routed.rule import DualRule
@@ -392,6 +393,21 @@ def test_no_shares_make_a_prediction_wrong_more_often_than_alpha(name):
         wrong = (found.predicted >= 0) & (found.predicted != answered(rule, shares))
         worst = max(worst, found.chances(shares)[wrong].sum())
     assert alpha / 20 < worst <= alpha
+
+
+@pytest.mark.parametrize("name", ["selective, threshold", "two levels", "three levels", "cascade last"])
+def test_the_parts_of_a_prediction_share_alpha(name):
+    rule, alpha, predicted = SYSTEMS[name][0], 0.5, 0
+
+    def possible(question):
+        return TIED if isinstance(question, ScoreRequest) else splits(question.n, question.classes)
+
+    for _, found in every_ending(lambda: rule.predicting(n=8, alpha=alpha), possible):
+        assert sum(Fraction(stage.alpha) for stage in found.stages if stage.role is Role.PREDICTION) <= alpha
+        assert sum(Fraction(entry.alpha) for entry in found.ledger) <= alpha
+        assert found.predicted is None or found.p_value <= alpha
+        predicted += found.predicted is not None
+    assert predicted
 
 
 def answered(rule: CascadeRule, shares: Shares) -> int:
