@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sigmax.errors import RequestError
 from sigmax.numbers import is_number, is_whole
@@ -25,6 +25,13 @@ def check_samples(alpha: float, **samples: int) -> None:
     for name, value in samples.items():
         if not is_whole(value) or not 1 <= value <= MOST_SAMPLES:
             raise RequestError(f"{name} must be a whole number of samples, from 1 to {MOST_SAMPLES:,}; got {value!r}")
+
+
+def check_classes(classes: Any) -> int:
+    """The number of classes; numpy's numbers would not survive a file."""
+    if not is_whole(classes) or classes < 2:
+        raise RequestError(f"classes must be a whole number of at least 2; got {classes!r}")
+    return int(classes)
 
 
 def too_much_noise(sigma: float) -> str | None:
