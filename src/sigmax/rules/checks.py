@@ -41,13 +41,13 @@ def too_much_noise(sigma: float) -> str | None:
     return f"sigma {sigma:g} is {sigma:g} times the pixel range [0, 1]; did you mean {sigma / 100:g}?"
 
 
-def check_norms(parts: Mapping[str, "Rule"]) -> None:
-    """Raise unless the radii of all parts are in one norm: a theorem that combines them needs it."""
+def check_norms(parts: Mapping[str, "Rule"], called: str = "parts") -> None:
+    """Raise unless the radii of all are in one norm: theorems that combine them need it, and so do tables."""
     if len({rule.norm for rule in parts.values()}) > 1:
         listed = ", ".join(f"{name}: {rule.norm}" for name, rule in parts.items())
         raise RequestError(
-            f"all parts must certify in the same norm; they have {listed}. Gaussian noise and Lipschitz constants go "
-            "with l2, uniform and splitting noise with l1"
+            f"all {called} must certify in the same norm; they have {listed}. Gaussian noise and Lipschitz constants "
+            "go with l2, uniform and splitting noise with l1"
         )
 
 

@@ -22,7 +22,7 @@ from sigmax.report.metrics.accuracy import (
 )
 from sigmax.report.metrics.adaptive import Planned, furthest_asked, is_adaptive, mean_samples
 from sigmax.report.metrics.figures import Figures, figures_of
-from sigmax.report.runs import Source, named, stem
+from sigmax.report.runs import Source, named, refuse_other_norms, stem
 from sigmax.report.schemes import assumed_by, other_noises
 
 SIGMAS_SHOWN = 4
@@ -173,6 +173,7 @@ def scheme_table(
     Beyond the largest radius a run was asked about (its targets) its accuracy is NaN.
     """
     by_name = dict(runs) if isinstance(runs, Mapping) else named(runs)
+    refuse_other_norms(list(by_name.values()))
     asked = grid(by_name.values(), radii)
     return pd.DataFrame([{"scheme": name, **_scheme_row(run, asked)} for name, run in by_name.items()])
 
