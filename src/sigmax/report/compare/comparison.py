@@ -13,7 +13,7 @@ from sigmax.report.compare.diagnosis import ReferenceLine, RoutingAnalysis, rout
 from sigmax.report.metrics.accuracy import Floats, easiest_share, grid, grid_of, mean_of, reached
 from sigmax.report.metrics.adaptive import furthest_asked, is_adaptive
 from sigmax.report.metrics.figures import Figures, figures_of
-from sigmax.report.runs import Source, named, stem
+from sigmax.report.runs import Source, named, refuse_other_norms, stem
 from sigmax.report.schemes import assumed_by, other_noises
 
 SIGMAS_SHOWN = 4
@@ -141,6 +141,7 @@ def scheme_table(
 ) -> pd.DataFrame:
     """One row a run: what its certificates assume beyond the samples, accuracies as in `compare`, ACR, and costs."""
     by_name = dict(runs) if isinstance(runs, Mapping) else named(runs)
+    refuse_other_norms(list(by_name.values()))
     asked = grid(by_name.values(), radii)
     figures = {name: figures_of(run.plan, run.records) for name, run in by_name.items()}
     return pd.DataFrame([{"scheme": name, **_scheme_row(of, asked)} for name, of in figures.items()])
