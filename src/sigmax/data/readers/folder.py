@@ -27,7 +27,8 @@ def read(request: DataRequest) -> Dataset:
     a class images are ordered by name. Without a folder named like the split, the class folders directly
     under the path are its only split. Images that lie in no class folder have no labels; they are ordered by name.
     By name: in the order of the letters' code points, the same on every machine, so that 10.png precedes 2.png.
-    Without `size` or `fit`, all images must have the same size. Pictures of formats that are not read are counted in a warning.
+    Without `size` or `fit`, all images must have the same size. Pictures of formats that are not read are counted in a
+    warning.
     """
     endings = " ".join(f"*{ending}" for ending in ENDINGS)
     expected = (
