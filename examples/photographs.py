@@ -3,9 +3,9 @@
 python examples/photographs.py RUN --data folder:PATH [--split val] [--count 8] [--out work/photographs.html]
 
 RUN is a run file of `sigmax certify` over that split, in l2. The page shows COUNT inputs whose true class is certified,
-from the largest radius to the smallest, each four times: as it is; with noise whose l2 norm is the radius; with a square
-moved by the same norm; and with the noise that the networks vote under. In the second and third column the norm is that
-of the 8-bit pixels on the page, never above the radius: nothing certified can change the answer there.
+from the largest radius to the smallest, each four times: as it is; with noise whose l2 norm is the radius; with a
+square moved by the same norm; and with the noise that the networks vote under. In the second and third column the norm
+is that of the 8-bit pixels on the page, never above the radius: nothing certified can change the answer there.
 """
 
 import argparse
