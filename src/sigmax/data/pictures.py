@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sigmax.errors import RequestError
+from sigmax.errors import RequestError, needs
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -86,7 +86,7 @@ def survey(files: Sequence[Path], size: int | None) -> ImageFiles:
     Greyscale if every image is stored as 8-bit grey, else colour. With `size` the look at the headers ends at
     the first colour image, so that a million photographs open as fast as ten.
     """
-    _require_pillow()
+    needs("PIL.Image", extra="images", why="to read image folders")
     headers: Iterator[_ImageHeader] = (_header(file) for file in files)
     try:
         known = list(headers) if size is None else []
@@ -100,13 +100,6 @@ def survey(files: Sequence[Path], size: int | None) -> ImageFiles:
 class _ImageHeader(NamedTuple):
     mode: str
     size: tuple[int, int]  # width, height: Pillow's order; of the upright image
-
-
-def _require_pillow() -> None:
-    try:
-        import PIL.Image  # noqa: F401
-    except ImportError as error:
-        raise RequestError("image folders need Pillow: pip install 'sigmax[images]'") from error
 
 
 def _common_size(files: Sequence[Path], sizes: Sequence[tuple[int, int]]) -> tuple[int, int]:

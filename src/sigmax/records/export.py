@@ -7,7 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sigmax.errors import RequestError
+from sigmax.errors import RequestError, needs
 from sigmax.files import written_whole
 from sigmax.records.lines import Record
 from sigmax.records.rounding import down
@@ -87,7 +87,7 @@ def export_parquet(run: Run, path: str | Path) -> None:
     A stage that an input did not reach is null. The plan goes along as JSON in the file's metadata, under
     `sigmax.plan`.
     """
-    pa, parquet = _pyarrow()
+    pa, parquet = (needs(name, extra="parquet", why="to write parquet") for name in ("pyarrow", "pyarrow.parquet"))
     table = pa.Table.from_pandas(run.frame(), preserve_index=False)
     for name, kind, values in _stage_columns(run, pa):
         table = table.append_column(name, pa.array(values, type=kind))
@@ -107,12 +107,3 @@ def _stage_columns(run: Run, pa: Any) -> Iterator[tuple[str, "pa.DataType", list
         for column in ("sigma", "n", "counts", "alpha", "lower", "upper", "radius"):
             values = [getattr(by_name.get(name), column, None) for by_name in stages]
             yield f"{name}_{column}", kinds.get(column, pa.float64()), values
-
-
-def _pyarrow() -> tuple[Any, Any]:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError as error:
-        raise RequestError("writing parquet needs pyarrow: pip install 'sigmax[parquet]'") from error
-    return pyarrow, pyarrow.parquet

@@ -4,7 +4,7 @@ import numpy as np
 
 from sigmax.data.dataset import Dataset
 from sigmax.data.registry import DataRequest, register
-from sigmax.errors import RequestError
+from sigmax.errors import needs
 
 _HOLD_OUT = 5  # one image in five is for testing
 
@@ -16,12 +16,7 @@ def read(request: DataRequest) -> Dataset:
     With the images ordered by class every fifth is a test image, so both parts hold every class in proportion. Each
     part keeps the bundled order, in which the classes are mixed.
     """
-    try:
-        from sklearn.datasets import load_digits
-    except ImportError as error:
-        raise RequestError("the source digits needs scikit-learn: pip install 'sigmax[digits]'") from error
-
-    bundle = load_digits()
+    bundle = needs("sklearn.datasets", extra="digits", why="for the source digits").load_digits()
     held_out = np.zeros(len(bundle.target), bool)
     held_out[np.argsort(bundle.target, kind="stable")[::_HOLD_OUT]] = True
     part = held_out if request.split == "test" else ~held_out

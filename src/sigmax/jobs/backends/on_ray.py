@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sigmax.errors import RequestError, RunError
+from sigmax.errors import RequestError, RunError, needs
 from sigmax.jobs.backends.pull import Done, Event, Failed, Lost, Pool, Ready, Results
 from sigmax.jobs.backends.work import Group, Job, Portion, packed, portions, unpacked
 from sigmax.version import __version__
@@ -20,7 +20,6 @@ from sigmax.version import __version__
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-INSTALL = "pip install 'sigmax[ray]'"
 OWN = "local"  # Ray's word for a cluster that it starts for this process
 
 
@@ -134,12 +133,8 @@ def _refuse_failed_start(error: Exception) -> None:
 
 
 def imported() -> Any:
-    """The package ray, or the command that installs it."""
-    try:
-        import ray
-    except ImportError as error:
-        raise RequestError(f"running on Ray needs the package ray: {INSTALL}") from error
-    return ray
+    """The package ray."""
+    return needs("ray", extra="ray", why="to run on Ray")
 
 
 def connected(address: str | None) -> bool:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sigmax.errors import RequestError
+from sigmax.errors import RequestError, needs
 from sigmax.files import written_whole
 from sigmax.records.run import Run
 
@@ -141,11 +141,8 @@ def whole_figure(ax: "Axes") -> "Figure":
 
 def new_figure(width: float = WIDTH, height: float = HEIGHT) -> "Figure":
     """An empty figure, not pyplot's: nothing global is touched and no display is needed."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise RequestError("drawing needs matplotlib: pip install 'sigmax[plot]'") from error
-    figure = Figure(figsize=(width, height), layout="constrained")
+    drawing = needs("matplotlib.figure", extra="plot", why="to draw")
+    figure: Figure = drawing.Figure(figsize=(width, height), layout="constrained")
     figure.set_gid(GROWS)
     return figure
 
