@@ -1,8 +1,7 @@
 """A system is a folder: `system.toml` says what the scheme is, safetensors and files of other tools hold its networks.
 
 Nothing in the folder is executed; code that it names is imported only if the caller names it too. Every network's
-fingerprint is written down and checked on loading, so a file that was exchanged is noticed before it certifies
-anything. So are its outputs on probe inputs: code that makes another network of the same weights is noticed too.
+fingerprint and its outputs on probe inputs are checked on loading, so that no other network certifies anything.
 """
 
 import hashlib

@@ -139,10 +139,10 @@ def plug_in(run: Source, n: int | None = None, alpha: float | None = None) -> Re
 
 
 def resample(run: Source, n: int, alpha: float | None = None, *, seed: int = 0, times: int = 1) -> Recertified:
-    """The same for any scheme, by doing it: n of each stage's samples are taken at random, and the rule applied.
+    """The same for any scheme, by doing it: the mean of `times` trials with n of each stage's samples, at random.
 
-    The mean of `times` such trials. With fewer samples a router may reach experts that the run did not ask: they
-    count as undecided, so the accuracy may be too small. Selection samples stay as they are.
+    With fewer samples a router may reach experts that the run did not ask: they count as undecided, so the accuracy may
+    be too small. Selection samples stay as they are.
     """
     run, n, alpha = _request(run, n, alpha)
     if run.plan.imported:
