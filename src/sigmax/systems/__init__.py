@@ -1,8 +1,8 @@
 """A scheme and its networks as one folder: saved, loaded, identified, and shared."""
 
 from sigmax.systems.folder import fingerprint, load, load_together, save
-from sigmax.systems.grid import on_grid
 from sigmax.systems.hub import from_pretrained, push_to_hub, save_pretrained
+from sigmax.systems.rebuilt import on_grid
 
 __all__ = [
     "fingerprint",
