@@ -103,7 +103,7 @@ def _common(
                 "inputs": len(run.records),
                 "classes": list(run.plan.data.get("classes") or ()),
                 "labelled": run.labelled,
-                "comparable": _comparable(run, runs),
+                "comparable": [j for j, o in enumerate(runs.values()) if o is not run and why_not([run, o]) is None],
                 "images": name in with_images,
             }
             for name, run in runs.items()
@@ -114,11 +114,6 @@ def _common(
         "outcomes": {outcome.name.lower(): outcome.advice for outcome in Outcome},
         "pictures": None if pictures is None else pictures.described(),
     }
-
-
-def _comparable(run: Run, runs: Mapping[str, Run]) -> list[int]:
-    """The numbers of the other runs that speak of the same inputs."""
-    return [j for j, other in enumerate(runs.values()) if other is not run and why_not([run, other]) is None]
 
 
 def _policy(*digests: str) -> str:
