@@ -1,5 +1,1 @@
 """The report as one HTML page that loads nothing: the browser draws curves and single inputs from packed data."""
-
-from sigmax.report.html.document import document
-
-__all__ = ["document"]
