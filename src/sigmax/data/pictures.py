@@ -96,6 +96,22 @@ def survey(files: Sequence[Path], size: int | None) -> ImageFiles:
     return ImageFiles(tuple(files), (1 if grey else 3, height, width), size)
 
 
+def survey_to_fit(files: Sequence[Path], shape: tuple[int, int, int]) -> ImageFiles:
+    """The files as images of the shape that a network takes, where they can be.
+
+    Images that all have its size keep every pixel; others are resized and cropped, if it is square. Greyscale becomes
+    colour where the network takes colour; colour is never left out.
+    """
+    needs("PIL.Image", extra="images", why="to read image folders")
+    channels, height, width = shape
+    try:
+        fits = all(_header(file).size == (width, height) for file in files)
+    except RequestError:  # said with all the other bad ones
+        fits = False
+    images = survey(files, width if height == width and not fits else None)
+    return replace(images, shape=(3, *images.shape[1:])) if channels == 3 else images
+
+
 class _ImageHeader(NamedTuple):
     mode: str
     size: tuple[int, int]  # width, height: Pillow's order; of the upright image

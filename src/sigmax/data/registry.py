@@ -30,12 +30,14 @@ class DataRequest:
     kind   what stands before the colon, the name that the reader is registered under
     path   what stands after it, "" without a colon
     size   side of the square images wanted, or None for the size they have
+    fit    without a size: (C, H, W) that a network takes, for sources whose images can be made to fit; or None
     """
 
     kind: str
     path: str
     split: str
     size: int | None = None
+    fit: tuple[int, int, int] | None = None
 
     @property
     def source(self) -> str:

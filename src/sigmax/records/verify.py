@@ -15,7 +15,7 @@ from sigmax.errors import RequestError
 from sigmax.numbers import is_number
 from sigmax.records.assembly import Assembly
 from sigmax.records.lines import Record, decode, encode
-from sigmax.records.plan import OtherFormatError, Plan
+from sigmax.records.plan import NORM_OF_LOGS, OtherFormatError, Plan
 from sigmax.records.run import Run, numbered_lines, torn
 from sigmax.rules.certificate import Certificate, Outcome, Stage
 from sigmax.rules.checks import check_samples
@@ -121,6 +121,8 @@ def checker(plan: Plan) -> Check:
     if not plan.imported:
         return _Proof(plan)
     check_samples(plan.alpha, n=plan.n)
+    if plan.norm != NORM_OF_LOGS:
+        raise RequestError(f"the plan names the norm {plan.norm!r}; radii of imported logs are in {NORM_OF_LOGS}")
     _claimable(plan)
     return lambda record: list(_claims(plan, record))
 

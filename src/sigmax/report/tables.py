@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from sigmax.records.rounding import down, share_down, share_up, up
+from sigmax.records.rounding import down, exact, share_down, share_up, up
 from sigmax.records.run import Run
 from sigmax.report.compare.comparison import (
     ACR,
@@ -15,7 +15,6 @@ from sigmax.report.compare.comparison import (
     MEAN_SAMPLES,
     SAMPLES,
     SECONDS,
-    exact,
     is_accuracy,
 )
 from sigmax.report.compare.diagnosis import Diagnosis, RoutingAnalysis, route_shares

@@ -102,7 +102,10 @@ def _check(run: Run, scheme: Scheme, data: Dataset, maximum: int | None) -> None
     if plan.imported or plan.system is None:
         raise RequestError(f"{run.path} is another tool's log, which names no system; certify with sigmax to attack it")
     if plan.norm != "l2":
-        raise RequestError(f"the attack searches l2 balls; the radii of {run.path} are in the norm {plan.norm}")
+        raise RequestError(
+            f"the attack searches l2 balls; the radii of {run.path} are in the norm {plan.norm}. Attack a run of a "
+            "system under Gaussian noise"
+        )
     if not run.finished:
         raise RequestError(f"{run.path} is unfinished; repeat its certify command first")
     if maximum is not None and maximum < 1:

@@ -222,7 +222,7 @@ def _checked(
             f"the experts have {classes[0]} classes, but {dataset.name} has {len(dataset.classes)}; "
             "label the data the experts were trained for"
         )
-    check_norms([expert.rule for expert in experts])
+    check_norms({expert_name(i): expert.rule for i, expert in enumerate(experts)})
     first = dataset.pixels([0])
     for expert in experts:
         expert.check_question(n0=n0, n=n, alpha=alpha, sampling=sampling)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from sigmax.errors import RequestError, needs
 from sigmax.models.architectures.unet import column
 from sigmax.models.checkpoints.description import Description
-from sigmax.models.denoiser import Denoiser
+from sigmax.models.classifier import Denoiser
 from sigmax.models.denoisers.schedule import Schedule, moments
 from sigmax.models.optional import fetched
 

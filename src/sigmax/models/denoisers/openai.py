@@ -19,7 +19,7 @@ from torch import Tensor
 from sigmax.errors import RequestError, needs
 from sigmax.models.checkpoints.state_dicts import state_dict
 from sigmax.models.checkpoints.tensors import Tensors, differences, fill
-from sigmax.models.denoiser import Denoiser
+from sigmax.models.classifier import Denoiser
 from sigmax.models.denoisers.diffusion import wrap
 from sigmax.models.denoisers.schedule import Schedule
 

@@ -17,7 +17,7 @@ from sigmax.records.logs.fit import refuse_wrong_sigma, suggestion
 from sigmax.records.logs.limits import Limits
 from sigmax.records.logs.path import sigma_in
 from sigmax.records.logs.table import LogRow, LogTable, read_table
-from sigmax.records.plan import IMPORTED, Plan
+from sigmax.records.plan import IMPORTED, NORM_OF_LOGS, Plan
 from sigmax.rules.certificate import Certificate, Outcome, Role, Stage
 from sigmax.rules.checks import check_samples
 
@@ -68,7 +68,7 @@ def read_log(
         n=n,
         alpha=alpha,
         seed=None,
-        norm="l2",
+        norm=NORM_OF_LOGS,
         generator=None,
         arithmetic=None,
         data={"name": data, "split": split, "fingerprint": None},

@@ -11,6 +11,7 @@ import pandas as pd
 
 from sigmax.records.lines import Record
 from sigmax.records.plan import Plan
+from sigmax.records.rounding import exact
 from sigmax.records.run import Run, each_record, sigma_of
 from sigmax.report.compare.diagnosis import ReferenceLine, RoutingAnalysis, routing_analysis
 from sigmax.report.metrics.accuracy import Floats, easiest_share, grid, grid_of, mean_of, reached
@@ -149,11 +150,6 @@ def _reference(line: ReferenceLine, radii: Floats) -> dict[str, object]:
 def _columns(radii: Floats, certified: Floats, end: float) -> dict[str, float]:
     """One column a radius; NaN beyond what was asked."""
     return {exact(r): share if r <= end else math.nan for r, share in zip(radii, certified, strict=True)}
-
-
-def exact(radius: float) -> str:
-    """The shortest text that reads back as this very number: two radii never share a column."""
-    return repr(float(radius) + 0.0).removesuffix(".0")  # + 0.0, since -0.0 is the radius 0
 
 
 def sigmas(run: Run) -> str:

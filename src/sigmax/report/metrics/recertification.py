@@ -8,7 +8,7 @@ N independent samples come in no order, so n of them taken at random are as good
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 import numpy as np
 import pandas as pd
@@ -18,8 +18,7 @@ from scipy.special import gammaln
 from sigmax import bounds
 from sigmax.errors import RequestError
 from sigmax.numbers import is_whole
-from sigmax.planning import least_votes, radius_of
-from sigmax.radius.noise import Gaussian
+from sigmax.planning import NOISES, least_votes, radius_of
 from sigmax.records.lines import Record
 from sigmax.records.run import Run
 from sigmax.report.metrics.accuracy import Floats, checked_radii
@@ -104,9 +103,9 @@ def recertify(run: Source, n: int | None = None, alpha: float | None = None) -> 
         return Recertified(n, alpha, len(radii), *collected(radii, np.ones(len(radii))))
     if not _is_constant_noise(rule) or rule.bound != "one-sided":
         raise RequestError(
-            "the expectation with fewer samples is exact for constant Gaussian noise and the one-sided bound; "
-            f"{run.path.name} is of another rule. Use resample(run, n={n}, alpha={alpha:g}), or n={run.plan.n} as "
-            "recorded"
+            f"the expectation with fewer samples is exact for constant noise ({' or '.join(NOISES)}) and the one-sided "
+            f"bound; {run.path.name} is of another rule. Use resample(run, n={n}, alpha={alpha:g}), or "
+            f"n={run.plan.n} as recorded"
         )
     right = np.array([_picked(rule, record) == record.label for record in run.records])
     k = true_class_votes(run).k[right]
@@ -123,7 +122,7 @@ def plug_in(run: Source, n: int | None = None, alpha: float | None = None) -> Re
     noise, shares = _one_sigma_each(run), vote_shares(run)["p_A"].to_numpy()
     known = ~np.isnan(shares)
     k = np.floor(shares[known] * n + 1e-9).astype(np.int64)
-    radii = np.asarray(radius_of(k, sigma=noise[known], n=n, alpha=alpha))
+    radii = np.asarray(radius_of(k, sigma=noise[known], n=n, alpha=alpha, noise=_distribution(run)))
     spread = collected(radii, np.ones(len(radii)))
     return Recertified(n, alpha, len(run.records), *spread, int(np.sum(~known)))
 
@@ -210,8 +209,13 @@ def _one_sigma_each(run: Run) -> Floats:
 
 
 def _is_constant_noise(rule: Rule) -> TypeGuard[SmoothedRule]:
-    """Whether its radius is sigma * Phi^-1(p_A): a subclass may have a theorem of its own."""
-    return type(rule) is SmoothedRule and isinstance(rule.noise, Gaussian)
+    """Whether its radius is that of p_A under a known noise: a subclass may have a theorem of its own."""
+    return type(rule) is SmoothedRule and rule.noise.name in NOISES
+
+
+def _distribution(run: Run) -> str:
+    """Of the noise of a run of constant noise; that of a log is Gaussian."""
+    return str(run.plan.rule.get("noise", "gaussian"))
 
 
 def _picked(rule: SmoothedRule, record: Record) -> int:
@@ -226,10 +230,11 @@ def _expected(run: Run, k: NDArray[np.int64], noise: Floats, n: int, alpha: floa
     """All inputs' hypergeometric distributions added up, noise by noise."""
     radii, weight = [np.empty(0)], [np.empty(0)]
     for sigma in np.unique(noise):
-        least = int(least_votes(0.0, sigma=float(sigma), n=n, alpha=alpha))
+        how: dict[str, Any] = {"sigma": float(sigma), "n": n, "alpha": alpha, "noise": _distribution(run)}
+        least = int(least_votes(0.0, **how))
         votes = np.arange(least, n + 1)
         weight.append(_chances(run.plan.n, k[noise == sigma], n, votes))
-        radii.append(np.asarray(radius_of(votes, sigma=float(sigma), n=n, alpha=alpha)))
+        radii.append(np.asarray(radius_of(votes, **how)))
     spread = collected(np.concatenate(radii), np.concatenate(weight))
     return Recertified(n, alpha, len(run.records), *spread, unknown)
 
