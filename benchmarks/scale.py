@@ -31,10 +31,10 @@ from typing import Any
 import numpy as np
 
 import sigmax as sx
+from sigmax.jobs.backends.local import JournalTarget
 from sigmax.jobs.backends.processes import Processes, _Worker
 from sigmax.jobs.backends.pull import Done, Driver, Ready, Results
 from sigmax.jobs.backends.work import PORTION_SECONDS, Certifying, Group
-from sigmax.jobs.backends.workers import JournalTarget
 from sigmax.jobs.certify import plan_run
 from sigmax.records.journal import Journal
 from sigmax.records.lines import Record
@@ -61,19 +61,19 @@ def answering(connections: Sequence[Connection], certificates: Sequence[Certific
             except (EOFError, ConnectionResetError):
                 return  # the driver has ended
             if group is None:
-                connection.send(Ready(-1, ""))
+                connection.send(Ready(number, ""))
             else:
                 later = time.monotonic() + seconds * min(portion, len(group.indices))
                 heapq.heappush(due, (later, number, 0, group))
         while due and due[0][0] <= time.monotonic():
             now, number, first, group = heapq.heappop(due)
             sent = _records(group, certificates)[first : first + portion]
-            connections[number].send(Results(-1, sent, seconds * len(sent)))
+            connections[number].send(Results(number, sent, seconds * len(sent)))
             first, left = first + portion, len(group.indices) - first - portion
             if left > 0:
                 heapq.heappush(due, (now + seconds * min(portion, left), number, first, group))
             else:
-                connections[number].send(Done(-1))
+                connections[number].send(Done(number))
 
 
 def connections_with_messages(connections: Sequence[Connection], seconds: float | None) -> list[Connection]:

@@ -80,9 +80,7 @@ def order_figure() -> list[Path]:
         lead = frame[name] - frame["constant"]
         ax.plot(frame["n"], lead, color=colour, linestyle=dash, linewidth=1.5, label=name)
     ax.axhline(0, color="black", linestyle="--", linewidth=1)
-    ax.set_xlabel("samples $n$")
-    ax.set_ylabel("ACR of sides less that of constant")
-    plain(ax)
+    plain(ax, "samples $n$", "ACR of sides less that of constant")
     quiet_legend(ax, r"$\sigma = 1$, $\alpha = 0.001$")
     return sx.report.save(ax, OUT / "order")
 
@@ -94,13 +92,10 @@ def sensitivity_figure() -> list[Path]:
     figure = new_figure(6.9, 2.6)
     left, right = figure.subplots(1, 2)
     left.plot(k / n, radius_of(k, sigma=SIGMA, n=n, alpha=ALPHA), color=COLOURS[0])
-    left.set_ylabel("certified radius $r$")
     p = k[(k > n / 2) & (k < n)] / n
     right.semilogy(p, sx.report.sensitivity(p), color=COLOURS[1])
-    right.set_ylabel(r"$\partial r / \partial p_A$")
-    for ax in (left, right):
-        ax.set_xlabel("$p_A$")
-        plain(ax)
+    plain(left, "$p_A$", "certified radius $r$")
+    plain(right, "$p_A$", r"$\partial r / \partial p_A$")
     return sx.report.save(left, OUT / "sensitivity")
 
 

@@ -223,8 +223,8 @@ def _accuracy(ax: Any, experiment: Experiment) -> None:
             radii, 100 * lower(k, n, 0.025), 100 * upper(k, n, 0.025), color=colour, alpha=0.15, linewidth=0
         )
     ax.set_title(f"dimension {setting.dim}", fontsize="medium")
-    ax.set(xlabel="radius", ylabel="certified accuracy (%)", ylim=(0, 100), xlim=(0, radii[-1]))
-    plain(ax)
+    ax.set(ylim=(0, 100), xlim=(0, radii[-1]))
+    plain(ax, "radius", "certified accuracy (%)")
 
 
 def table(experiments: list[Experiment]) -> str:

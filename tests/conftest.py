@@ -60,8 +60,7 @@ def registrations_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
     for module, name in [
         (methods, "_METHODS"),
         (sources, "_SOURCES"),
-        (architectures, "_builders"),
-        (architectures, "_denoisers"),
+        (architectures, "_architectures"),
         (sampler, "_samplers"),
     ]:
         monkeypatch.setattr(module, name, dict(getattr(module, name)))

@@ -17,7 +17,7 @@ from sigmax.records.verify import verify
 from sigmax.systems.folder import fingerprint
 from tests.cli.conftest import sigmax  # noqa: F401 (a fixture)
 from tests.data.table import write_cifar10_binary
-from tests.pipeline.helpers import Bars
+from tests.pipeline.helpers import Bars, Killed
 
 RECIPES = Path(__file__).parents[1] / "recipes"
 # Small networks, few images and samples, one thread and no compiler: the phases and their order stay the recipe's.
@@ -158,11 +158,12 @@ PHOTOGRAPHS = """
 device=cpu
 data.held_out=0.2
 data.image_size=32
-experts.sigmas=[0.1, 0.2, 0.3]
-experts.training={epochs = 2, batch = 32, lr = 0.03, augment = "resized", precision = "fp32"}
+experts.sigmas=[0.1, 0.2, 0.3, 0.4]
+experts.epochs=2
+experts.training={batch = 32, lr = 0.03, augment = "resized", precision = "fp32"}
 calibrate.samples=10
 labels={n = 50, n0 = 10, held_out = 0.4}
-router.sigma=0.3
+router.sigma=0.4
 router.training={epochs = 1, batch = 32, lr = 0.0003, augment = "resized"}
 certify.n=100
 certify.n0=10
@@ -205,13 +206,7 @@ def of_photographs(folder, out, *changes):
 
 
 def test_the_recipe_for_photographs_passes_a_dry_run_without_its_gpu(photographs, tmp_path, sigmax):  # noqa: F811
-    more = (
-        "device=cuda",
-        "experts.sigmas=[0.25, 0.5, 1.0, 2.0]",
-        "experts.hyper={consistency = 4.0}",
-        "router.start=3",
-    )
-    changes = of_photographs(photographs, tmp_path / "out", *more, "router.sigma=2")
+    changes = of_photographs(photographs, tmp_path / "out", "device=cuda")
     words = [word for change in changes for word in ("--set", change)]
     done = sigmax("pipeline", "run", IMAGENETTE, "--dry-run", *words)
     assert done.returncode == 0, done.stderr
@@ -225,22 +220,32 @@ def test_the_recipe_for_photographs_passes_a_dry_run_without_its_gpu(photographs
 def test_the_recipe_for_photographs_asks_what_it_says():
     config = PipelineConfig.read(IMAGENETTE)
     radii = tuple(0.25 * step for step in range(13))
-    assert config.experts.sigmas == (0.25, 0.5, 1.0)
+    assert config.experts.sigmas == (0.25, 0.5, 1.0, 2.0)
     assert (config.certify.n0, config.certify.n, config.certify.alpha) == (100, 10_000, 0.001)
-    assert config.certify.targets == config.calibrate.radii == radii
+    assert config.calibrate.radii == radii
+    assert config.certify.targets == (*radii, 3.5, 4.0, 5.0, 6.0)
+    assert config.router is not None
+    assert config.router.start == config.experts.sigmas.index(config.router.sigma)
     assert config.certify.rules == ("min", "consensus")
 
 
 @pytest.mark.slow
 def test_the_recipe_for_photographs_scaled_down_runs_to_its_end(photographs, tmp_path):
+    """Ended once in the middle of every phase, and gone on with each time."""
     out = tmp_path / "out"
-    runs = Pipeline(PipelineConfig.read(IMAGENETTE, of_photographs(photographs, out))).run(Bars())
-    assert len(runs) == 6
+    config = PipelineConfig.read(IMAGENETTE, of_photographs(photographs, out))
+    for phase in Pipeline(config).phases():
+        once = phase.name.startswith(("build", "calibrate"))
+        with pytest.raises(Killed):
+            Pipeline(config).run(Bars(phase.name, 1 if once else 2))
+        assert phase.state != "done"
+    runs = Pipeline(config).run(Bars())
+    assert len(runs) == 7
     assert all(len(run.records) == 2 and verify(run.path).holds for run in runs)
     cascade = sx.load(out / "systems" / "cascade")
-    assert repr(cascade) == "Cascade(sigma 0.3 / 0.2, last 0.1, 2 classes)"
+    assert repr(cascade) == "Cascade(sigma 0.4 / 0.3 / 0.2, last 0.1, 2 classes)"
     sizes = [path.stat().st_size for path in (out / "nets").glob("*.safetensors")]
-    assert len(sizes) == 4
+    assert len(sizes) == 5
     assert max(sizes) < 16e6, "a network of few classes fits where a file may have 16 MB"
 
 

@@ -1,8 +1,8 @@
-"""The benchmarks of memory, field and records run, on few and small images, and write what they measured."""
+"""The benchmarks of memory, field, records and rounds run, on few and small images, and write what they measured."""
 
 import json
 
-from benchmarks import field, memory, records
+from benchmarks import field, memory, records, rounds
 
 
 def test_memory_on_digits(tmp_path, capsys):
@@ -28,3 +28,14 @@ def test_records_of_many_classes(tmp_path, capsys):
     assert 300 < runs["constant"]["bytes_per_record"] < runs["cascade"]["bytes_per_record"] < 10_000
     assert all(0 < run["certified"] <= 1 for run in runs.values())
     assert "| cascade |" in capsys.readouterr().out
+
+
+def test_rounds_of_recorded_votes(tmp_path, capsys):
+    rounds.main(["--inputs", "8", "--only", "radius 0.5", "--out", str(tmp_path / "r.json")])
+    found = json.loads((tmp_path / "r.json").read_text())["rows"]
+    assert [row["scheme"] for row in found] == ["sigma 0.86", "sigma 0.52", "sigma 0.33", "cascade"]
+    for row in found:
+        assert row["ahead"]["samples"] == row["padded"]["samples"]
+        assert row["ahead"]["rounds"] < row["padded"]["rounds"]
+        assert row["ahead"]["samples"] <= row["ahead"]["rows"] < row["padded"]["rows"]
+    assert capsys.readouterr().out.count("rows of use") == 4

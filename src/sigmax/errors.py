@@ -1,5 +1,8 @@
 """The two ways a job can fail, kept apart because the reader must do different things about them."""
 
+from importlib import import_module
+from typing import Any
+
 
 class RequestError(ValueError):
     """The request was wrong: says what was expected, what came, and what to do. Exit code 2."""
@@ -7,3 +10,12 @@ class RequestError(ValueError):
 
 class RunError(RuntimeError):
     """The request was fine but the run failed: says what is safe and how to go on. Exit code 1."""
+
+
+def needs(package: str, *, extra: str, why: str) -> Any:
+    """A package that only some uses need, or an error that says how to get it."""
+    try:
+        return import_module(package)
+    except ImportError as error:
+        name = package.partition(".")[0]
+        raise RequestError(f"{name} is needed {why}: pip install 'sigmax[{extra}]' ({error})") from error

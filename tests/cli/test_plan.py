@@ -57,6 +57,13 @@ def test_without_p_a_it_shows_several(sigmax) -> None:
         assert any(share in line and samples in line for line in shown.splitlines()), share
 
 
+def test_under_uniform_noise_no_radius_reaches_the_scale(sigmax) -> None:
+    for words in ((), ("--p", 1)):
+        shown = " ".join(sigmax("plan", "--radius", 1, "--sigma", "uniform:1", *words).stdout.split())
+        assert "under uniform noise every radius stays below its scale" in shown
+        assert "billion" not in shown
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -10,6 +10,7 @@ import torch
 import sigmax as sx
 from sigmax import models
 from sigmax.cli.demo import ahead
+from tests.data.test_pictures import strangers
 from tests.models.adapters.exports import EXPORTS, network
 
 
@@ -96,6 +97,17 @@ def test_predict_prints_and_writes(system, tmp_path, sigmax):
     assert "6 inputs:" in done.stdout
     assert "done before" not in done.stdout, "a first run goes on from nothing"
     assert len((tmp_path / "p.csv").read_text().splitlines()) == 7
+
+
+def test_predict_makes_pictures_of_any_kind_fit_the_system(tmp_path, sigmax):
+    network = models.create(models.Description(architecture="small-cnn", classes=3, input_shape=(3, 16, 16)))
+    sx.Smoothed(network, sigma=0.2, classes=3).save(tmp_path / "system")
+    strangers(tmp_path / "photos")
+    done = sigmax("predict", tmp_path / "system", "--data", f"folder:{tmp_path / 'photos'}", "--n", 50)
+    assert done.returncode == 0, done.stderr
+    assert "6 inputs:" in done.stdout
+    assert "s an input" in done.stdout
+    assert "f.webp" in done.stdout
 
 
 def test_interrupted_predictions_say_that_they_start_over(system, sigmax, monkeypatch):

@@ -5,7 +5,7 @@ import pytest
 from PIL import Image, ImageOps
 
 from sigmax.data.dataset import LazyImages
-from sigmax.data.pictures import survey
+from sigmax.data.pictures import survey, survey_to_fit
 from sigmax.errors import RequestError
 
 
@@ -75,6 +75,43 @@ def test_an_image_of_the_right_size_is_only_cropped(tmp_path):
     tall = noise(16, 8)
     source = survey([save(tmp_path / "tall.png", tall)], 7)
     np.testing.assert_array_equal(read(source, 0)[0], tall[4:11, 0:7].transpose(2, 0, 1))
+
+
+def strangers(folder):
+    """Pictures as people have them: odd sizes, greyscale, CMYK, a palette, transparency, taken upright."""
+    folder.mkdir()
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    save(folder / "a.jpg", noise(30, 50), exif=turned)
+    save(folder / "b.png", noise(9, 7, 1))
+    Image.fromarray(noise(40, 20)).convert("CMYK").save(folder / "c.jpg")
+    Image.fromarray(noise(20, 20)).quantize(8).save(folder / "d.png")
+    save(folder / "e.png", noise(16, 17, 4))
+    save(folder / "f.webp", noise(16, 16))
+    return sorted(folder.iterdir())
+
+
+def test_pictures_of_any_kind_are_made_to_fit_a_network(tmp_path):
+    files = strangers(tmp_path / "photos")
+    images = survey_to_fit(files, (3, 16, 16))
+    assert images.shape == (3, 16, 16)
+    resized = survey(files, 16)
+    np.testing.assert_array_equal(read(images, *range(6)), read(resized, *range(6)))
+
+
+def test_pictures_that_fit_keep_every_pixel(tmp_path):
+    values = [noise(16, 16), noise(16, 16, 1)]
+    files = [save(tmp_path / f"{i}.png", image) for i, image in enumerate(values)]
+    found = read(survey_to_fit(files, (3, 16, 16)), 0, 1)
+    np.testing.assert_array_equal(found[0], values[0].transpose(2, 0, 1))
+    np.testing.assert_array_equal(found[1], values[1].transpose(2, 0, 1).repeat(3, axis=0))
+    assert survey_to_fit(files[1:], (1, 16, 16)).shape == (1, 16, 16)
+    assert survey_to_fit(files, (1, 16, 16)).shape == (3, 16, 16), "colour is not left out"
+
+
+def test_pictures_cannot_fit_what_is_not_square(tmp_path):
+    with pytest.raises(RequestError, match="--image-size"):
+        survey_to_fit(strangers(tmp_path / "photos"), (3, 16, 20))
 
 
 def test_resizing_antialiases(tmp_path):

@@ -54,6 +54,20 @@ def test_each_input_is_scored_alone_and_in_eval_mode():
     assert sizes == [1, 1, 1]
 
 
+def test_a_model_that_works_in_place_is_scored_without_a_change_to_the_input():
+    """It refuses 64 bits, so it is given the input in the precision in which it lies here."""
+
+    def model(batch):
+        if batch.dtype == torch.float64:
+            raise TypeError("32 bits only")
+        return batch.mul_(-4)
+
+    x = torch.tensor([0.25, 0.5, 1.0])
+    seen = score(scorer(model), x)
+    assert x.tolist() == [0.25, 0.5, 1.0]
+    assert (seen.top, seen.score, seen.size) == (0, -1.0, pytest.approx(1.3125**0.5 + 3**0.5))
+
+
 def test_scores_and_votes_share_a_round_and_known_scores_are_not_computed_again():
     scored_sizes, voted = [], []
 

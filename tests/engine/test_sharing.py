@@ -6,14 +6,15 @@ from torch import nn
 
 import sigmax as sx
 from sigmax.engine.inputs import Noisy
-from sigmax.engine.sharing import can_share
+from sigmax.engine.sharing import can_share, joint_voter
 from sigmax.engine.trial import COPIES, SMALL, between
 from sigmax.engine.votes import run
 from sigmax.records.verify import disagreements
-from sigmax.rules.certificate import Role
+from sigmax.rules.certificate import Role, leading
 from sigmax.rules.procedure import JointRequest, VoteRequest
 from sigmax.rules.registry import rebuild
 from sigmax.rules.replay import replay
+from sigmax.rules.routed.parts import expert_name
 
 ASKED = {"n0": 32, "n": 300, "alpha": 0.01, "seed": 3}
 
@@ -162,6 +163,70 @@ def test_class_ids_can_be_shared_too_and_no_class_is_still_refused():
         dual(True).certify(X, **ASKED)
 
 
+class InPlace(nn.Module):
+    """A classifier that normalises the images where they lie, as ReLU(inplace=True) may."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, images):
+        return self.inner(images.sub_(0.5).mul_(-4))
+
+
+def each_by_itself(dual, name):
+    """The counts of a stage, voted on by its network alone, on the router's samples."""
+
+    def asking():
+        return (yield ask)
+
+    ask = VoteRequest("", Role.ESTIMATION, 3, sx.noise.Gaussian(0.5), ASKED["n"], stream="router/estimation")
+    noisy = Noisy(X, range(len(X)), ASKED["seed"], dual.weights())
+    return dict(run([asking() for _ in X], noisy, {"base": dual.voters[name]}))
+
+
+def shared_counts(dual, name):
+    """The same as certificates have them, of the inputs on which the router's votes were cast along."""
+    stages = [{s.name: s for s in c.stages} for c in dual.certify(X, **ASKED)]
+    routes = [leading(of["router/selection"].counts)[0] for of in stages]
+    return {
+        i: of[f"{name}/estimation"].counts
+        for i, (of, route) in enumerate(zip(stages, routes, strict=True))
+        if expert_name(route) == name
+    }
+
+
+def test_a_classifier_that_works_in_place_does_not_change_what_the_next_one_sees():
+    denoiser = Shrink()
+    router = sx.Smoothed(sx.Denoised(denoiser, InPlace(linear(2, 0))), sigma=0.5, classes=2)
+    experts = [sx.Smoothed(sx.Denoised(denoiser, linear(3, seed)), sigma=0.5, classes=3) for seed in (2, 3)]
+    dual = sx.Dual(router, experts)
+    assert dual.rule.sharing == {0, 1}
+    for name in ("expert-0", "expert-1"):
+        found, alone = shared_counts(dual, name), each_by_itself(dual, f"{name}/base")
+        assert found == {i: alone[i] for i in found}
+
+
+class Brighter(sx.Denoised):
+    """A kind of `Denoised` of the user's own, whose answer is not its classifier's for what it denoised."""
+
+    def forward(self, noisy, sigma):
+        return super().forward(noisy, sigma).roll(1, dims=1)
+
+
+def hooked(model):
+    model.register_forward_hook(lambda module, inputs, output: output.roll(1, dims=1))
+    return model
+
+
+@pytest.mark.parametrize("wrapped", [lambda *parts: Brighter(*parts), lambda *parts: hooked(sx.Denoised(*parts))])
+def test_a_model_that_does_more_than_denoise_and_classify_votes_by_itself(wrapped):
+    denoiser = Shrink()
+    router = sx.Smoothed(sx.Denoised(denoiser, linear(2, 0)), sigma=0.5, classes=2)
+    dual = sx.Dual(router, [sx.Smoothed(wrapped(denoiser, linear(3, s)), sigma=0.5, classes=3) for s in (2, 3)])
+    assert dual.rule.sharing == frozenset()
+
+
 def test_a_router_reused_in_many_systems_always_votes_with_their_own_experts():
     """Each system and its voters are gone before the next one is built, so their places in memory are used again."""
     denoiser = Shrink()
@@ -174,6 +239,26 @@ def test_a_router_reused_in_many_systems_always_votes_with_their_own_experts():
     for seed in range(1, 12):
         fresh = sx.Smoothed(sx.Denoised(denoiser, linear(2, 0)), sigma=0.5, classes=2)
         assert certified(router, seed) == certified(fresh, seed)
+
+
+def test_the_joint_pass_compiles_the_denoiser_where_that_alone_is_compiled(monkeypatch):
+    monkeypatch.setattr(torch, "compile", lambda model, **how: Compiled(model))
+    plain, alone = (system(compile=mode)[0] for mode in (False, "denoiser"))
+    joint = joint_voter([alone.voters["router/base"], alone.voters["expert-1/base"]])
+    assert joint.mode == "denoiser"
+    assert isinstance(joint._forward.denoiser, Compiled)
+    assert alone.certify(X, **ASKED) == plain.certify(X, **ASKED)
+
+
+class Compiled(nn.Module):
+    """What stands for a compiled module: another object that computes the same."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, *given):
+        return self.inner(*given)
 
 
 def test_plain_models_share_nothing():

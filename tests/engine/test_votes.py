@@ -9,8 +9,8 @@ from torch import nn
 
 import sigmax as sx
 from sigmax.engine.inputs import Item, Noisy
-from sigmax.engine.voter import Voter
-from sigmax.engine.votes import run, tally
+from sigmax.engine.voter import Voter, voting
+from sigmax.engine.votes import Casting, run, tally
 from sigmax.noise.addressed import BLOCK
 from sigmax.noise.gaussian import block
 from sigmax.rules.certificate import Role
@@ -39,10 +39,14 @@ class Recorder:
         return torch.cat(self.seen)
 
 
+def noisy(x, ids=None, seed=5):
+    return Noisy(x, ids if ids is not None else list(range(len(x))), seed)
+
+
 def cast(model, x, asks, batch, ids=None, seed=5, classes=CLASSES):
     voter = Voter(model, classes=classes, batch=batch)
-    noisy = Noisy(x, ids if ids is not None else list(range(len(x))), seed)
-    return {i: counts for i, (counts,) in chain(*tally(voter, [Item(i, (ask,)) for i, ask in asks], noisy))}
+    items = [Item(i, (ask,)) for i, ask in asks]
+    return {i: counts for i, (counts,) in chain(*tally(voter, items, noisy(x, ids, seed)))}
 
 
 @pytest.mark.parametrize("batch", BATCHES)
@@ -233,6 +237,21 @@ def test_votes_are_cast_in_eval_mode_and_the_model_stays_in_the_mode_it_was_in()
     assert not any(map(any, seen))
 
 
+def test_a_network_stays_in_eval_mode_until_the_last_who_votes_with_it_is_done():
+    """As where one thread ends while another is voting, and where two networks share layers."""
+    layers = conv_net().train()
+    layers[0].eval()
+    before = [part.training for part in layers.modules()]
+    voters = [Voter(model, classes=10) for model in (layers, nn.Sequential(layers, nn.Identity()))]
+    first, second = (voting([voter]) for voter in voters)
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert not any(part.training for part in layers.modules())
+    second.__exit__(None, None, None)
+    assert [part.training for part in layers.modules()] == before
+
+
 def test_the_mode_comes_back_after_an_error():
     class Broken(nn.Module):
         def forward(self, batch):
@@ -280,6 +299,32 @@ def test_a_model_that_does_not_fit_is_refused_before_any_work(model, message):
         sx.Smoothed(model, sigma=0.5, classes=3).certify(torch.rand(2, 5))
 
 
+@pytest.mark.parametrize("batch", [*BATCHES, 300, 700])
+def test_counts_are_the_same_when_they_are_read_after_all_batches_as_a_gpu_does(batch):
+    x, asks = torch.rand(5, 6), [request(n) for n in (300, 1, 128, 700, 40)]
+    work = Casting(Voter(Recorder(), classes=3, batch=batch), [Item(i, (ask,)) for i, ask in enumerate(asks)], noisy(x))
+    portions = list(work.portions())
+    counted = [pair for portion in portions for pair in work.counts_of(portion)]
+    assert {item.position: counts for item, (counts,) in counted} == cast(Recorder(), x, list(enumerate(asks)), batch)
+    assert [item.position for item, _ in counted] == [0, 1, 2, 3, 4]
+    assert len(portions) == len({-(-end // batch) for end in (300, 301, 429, 1129, 1169)})
+
+
+def test_a_vote_that_is_no_class_spoils_what_its_batch_completes_and_nothing_before():
+    calls = []
+
+    def wrong_later(batch):
+        calls.append(len(batch))
+        return torch.full((len(batch),), 3 if len(calls) > 1 else 0)
+
+    items = [Item(i, (request(100),)) for i in range(2)]
+    work = Casting(Voter(wrong_later, classes=3, batch=100), items, noisy(torch.rand(2, 6)))
+    first, second = list(work.portions())
+    assert [counts for _, (counts,) in work.counts_of(first)] == [(100, 0, 0)]
+    with pytest.raises(sx.RunError, match="NaN logits or a class id outside"):
+        list(work.counts_of(second))
+
+
 @pytest.mark.parametrize("output", [torch.tensor([3]), torch.tensor([-1]), torch.tensor([[float("nan"), 0.0, 0.0]])])
 def test_votes_that_are_no_class_are_never_counted(output):
     def wrong(batch):
@@ -292,13 +337,12 @@ def test_votes_that_are_no_class_are_never_counted(output):
 def test_bf16_votes_get_the_same_noise_and_nearly_the_same_counts():
     x, net = torch.rand(2, 3, 16, 16), conv_net()
     asks = [(i, request(500)) for i in range(2)]
-    noisy = Noisy(x, [0, 1], 5)
     shown: list[torch.Tensor] = []
     net.register_forward_pre_hook(lambda module, inputs: shown.append(inputs[0].clone()))
     items = [Item(i, (ask,)) for i, ask in asks]
-    full = {i: c for i, (c,) in chain(*tally(Voter(net, classes=10, batch=500), items, noisy))}
+    full = {i: c for i, (c,) in chain(*tally(Voter(net, classes=10, batch=500), items, noisy(x)))}
     lower = Voter(net, classes=10, batch=500, dtype=torch.bfloat16)
-    half = {i: c for i, (c,) in chain(*tally(lower, items, noisy))}
+    half = {i: c for i, (c,) in chain(*tally(lower, items, noisy(x)))}
     assert torch.equal(shown[0], shown[2])
     assert all(np.abs(np.subtract(full[i], half[i])).sum() < 100 for i in range(2))
 
@@ -306,11 +350,12 @@ def test_bf16_votes_get_the_same_noise_and_nearly_the_same_counts():
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_a_gpu_makes_the_same_noise_in_every_batch():
     x, ask = torch.rand(2, 4), request(300)
-    seen = [Recorder(), Recorder()]
+    seen, counts = [Recorder(), Recorder()], []
     for recorder, size in zip(seen, (128, 37), strict=True):
         voter = Voter(recorder, classes=3, device="cuda", batch=size)
-        list(tally(voter, [Item(0, (ask,)), Item(1, (ask,))], Noisy(x, [0, 1], 5)))
+        counts.append(dict(chain(*tally(voter, [Item(0, (ask,)), Item(1, (ask,))], noisy(x)))))
     assert torch.equal(seen[0].rows(), seen[1].rows())
+    assert counts[0] == counts[1]
 
 
 @pytest.mark.parametrize("change", [lambda b: b.sub_(0.2), lambda b: b.mul_(2).sub_(1), lambda b: b.clamp_(0, 1)])

@@ -90,6 +90,10 @@ def schemes() -> dict[str, Scheme]:
         "dual": sx.Dual(sx.Smoothed(small(3, 2), sigma=0.5, classes=2), experts),
         "cascade": sx.Cascade([selective], last=experts[0]),
         "memorized": sx.Memorized(small(0), sigma0=0.25, classes=3),
+        "l1": sx.Cascade(
+            [sx.Smoothed(models.selective(small(2), confidence=0.37), noise=sx.noise.Uniform(0.5), classes=3)],
+            last=sx.Splitting(small(1), scale=0.1, classes=3),
+        ),
     }
 
 

@@ -8,6 +8,7 @@ import sigmax as sx
 from sigmax import models
 from sigmax.errors import RequestError
 from sigmax.records.verify import verify
+from sigmax.systems.folder import fingerprint
 from sigmax.train.calibrate import CalibrateOptions
 from tests.pipeline.helpers import CASCADE, Bars, Killed, contents, pipeline
 
@@ -42,6 +43,23 @@ def test_a_calibrated_cascade_is_certified(whole):
     before = contents(folder / "work")
     assert len(pipeline(folder, CASCADE).run(Bars())) == 4
     assert contents(folder / "work") == before
+
+
+def test_one_network_for_all_levels_is_kept_once(tmp_path):
+    """As bfloat16: a system of three levels in the room of one network."""
+    changes = ["experts.one_network=true", "experts.method=consistency", "experts.hyper={consistency=2.0}"]
+    runs = pipeline(tmp_path, CASCADE, [*changes, "store=bf16"]).run(Bars())
+    assert all(verify(run.path).holds for run in runs)
+    work = tmp_path / "work"
+    trained = models.read(work / "nets" / "experts.safetensors").description.notes["training"]["method"]
+    assert (trained["name"], trained["consistency"]) == ("mixed-consistency", 2.0)
+    files = list((work / "systems" / "cascade").glob("*.safetensors"))
+    assert len(files) == 1
+    assert files[0].stat().st_size < 0.6 * (work / "nets" / "experts.safetensors").stat().st_size
+    system = sx.load(work / "systems" / "cascade")
+    levels = [level.voters["base"].model for level in system.levels]
+    assert {id(getattr(level, "model", level)) for level in levels} == {id(system.last.voters["base"].model)}
+    assert fingerprint(system) == runs[-1].plan.system
 
 
 def test_thresholds_are_of_one_request(whole, tmp_path):
@@ -98,7 +116,7 @@ def test_certifying_the_images_of_the_choice_is_warned_of(tmp_path):
         ("calibrate=; cascade.confidence=0.5,0.5,0.5", "or one for each of the 2, largest sigma first; got"),
         ("calibrate=; cascade.confidence=1.5", "cascade.confidence: expected"),
         ("cascade.thresholds=0.4", "from 1/2 to below 1"),
-        ("calibrate.published=50,40", "published are for objective = 'least-lead'"),
+        ("calibrate.published=50,40", "published: only for objective = 'least-lead'"),
         ("calibrate.objective=least-lead", "one accuracy for each of the 3 radii; got 0"),
         ("labels.n=100", "a [cascade] has no router to teach; leave out labels"),
         ("experts.bound=runner-up", "leave out experts.bound"),

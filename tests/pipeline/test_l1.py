@@ -83,7 +83,7 @@ def test_images_off_the_grid_are_refused_before_anything_is_trained(tmp_path):
         ("splitting = 0.3\n", "", "grid goes with Gaussian noise, or with splitting"),
         ("scales = [0.3, 0.6]", 'scales = [0.3, 0.6]\nmethod = "macer"', "macer training is made for Gaussian noise"),
         ("scales = [0.3, 0.6]", "scales = [0.3, 0.6]\none_network = true", "one_network is for several scales"),
-        ("[router]\nscale = 0.6", "[router]\nsigma = 0.6", "certify in the same norm; they use l1, l2"),
+        ("[router]\nscale = 0.6", "[router]\nsigma = 0.6", "the same norm; they have router: l2, expert-0: l1"),
         ("[router]\nscale = 0.6", "[router]", "it needs either sigma, of Gaussian noise, or scale"),
         ('out = "out"', 'out = "out"\nsteps = ["router", "finetune"]', "fine-tuned under Gaussian noise alone"),
     ],

@@ -47,6 +47,12 @@ def test_what_is_not_registered_is_refused(name):
         noise_from({"noise": name, "sigma": 0.5})
 
 
+@pytest.mark.parametrize("given", [Wide(0.5), 0.5, "gaussian", Gaussian])
+def test_a_rule_samples_registered_noise_alone(given):
+    with pytest.raises(RequestError, match="noise must be a distribution such as .* got .*"):
+        SmoothedRule(given, 3)
+
+
 @pytest.mark.parametrize("sigma", [None, "0.5", True, 0.0, -1.0, float("nan"), float("inf")])
 def test_the_level_of_a_noise_is_checked(sigma):
     with pytest.raises(RequestError, match="sigma must be a positive number"):

@@ -5,10 +5,12 @@ import pytest
 import sigmax as sx
 from sigmax.records.failed import FailedInput, keep_failed
 from sigmax.records.journal import write_all
+from sigmax.records.lines import Record
 from sigmax.records.logs.read import read_log
 from sigmax.records.notebook import MOST_RADII, spread
 from sigmax.records.run import Run
-from tests.records.helpers import forge, plan, records
+from sigmax.rules.replay import replay
+from tests.records.helpers import ALPHA, N0, N, forge, gaussian, plan, records, stages
 from tests.rules.test_notebook import EVIL, Page
 
 
@@ -33,6 +35,25 @@ def test_a_run(path):
     assert [float(cell.rstrip("%")) for cell in accuracies] == pytest.approx((100 * expected).tolist(), abs=0.1)
     assert accuracies[0] == "20.0%"  # of labels 0, 1, 2, 0, 1 class 0 is certified but for the first, which is close
     assert "0.5 to 71.7" in page.text
+
+
+@pytest.mark.parametrize("sigma", [13.37, 29.2])
+@pytest.mark.parametrize("asks", [False, True])
+def test_accuracies_stand_below_the_very_radii_they_are_counted_at(tmp_path, sigma, asks):
+    """Shown with six digits, a radius may be larger than the one that is certified."""
+    rule = gaussian(sigma, 3)
+    asked = {"n0": N0, "n": N, "alpha": ALPHA}
+    found = replay(rule.certifying(**asked), stages("", sigma, (N0, 0, 0), (N, 0, 0)))
+    targets = (0.3, found.radius * (1 - 1e-9)) if asks else ()
+    sampling = sx.Sampling("adaptive", targets=targets).describe() if targets else {"kind": "fixed"}
+    run = Run(tmp_path, plan(rule=rule.describe(), sampling=sampling), (Record(0, 0, found, 0.0),), finished=True)
+    page = Page(run._repr_html_())
+    place, end = page.cells.index("radius"), page.cells.index("certified accuracy")
+    radii = [float(cell) for cell in page.cells[place + 1 : end]]
+    shown = page.cells[end + 1 :][: len(radii)]
+    assert shown == [f"{100 * (found.radius >= r):.1f}%" for r in radii]
+    assert radii == sorted(set(radii))
+    assert len(radii) == len(targets) or len(radii) > 3
 
 
 def test_an_unfinished_run_says_what_failed(path):

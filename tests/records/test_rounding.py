@@ -1,3 +1,4 @@
+from decimal import Decimal
 from fractions import Fraction
 
 import pytest
@@ -5,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sigmax import RequestError
-from sigmax.records.rounding import Precision, down, share_down, share_up, up
+from sigmax.records.rounding import Precision, down, share_down, share_up, two_digits_up, up
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
 
@@ -110,3 +111,15 @@ def test_up_is_never_below_the_value_and_mirrors_down(value: float, decimals: in
 @pytest.mark.parametrize(("k", "n", "shown"), [(0, 7, "0.0"), (1, 3, "33.4"), (3, 8, "37.5"), (7, 7, "100.0")])
 def test_a_loss_is_rounded_up_but_not_above_itself(k: int, n: int, shown: str) -> None:
     assert share_up(100 * k / n) == shown
+
+
+@given(st.floats(1e-300, 1.0))
+def test_a_p_value_is_never_shown_smaller_than_it_is(value):
+    shown = two_digits_up(value)
+    assert value <= float(shown) <= value * 1.1 * (1 + 1e-12)
+    assert Decimal(value) <= Decimal(shown)
+
+
+@pytest.mark.parametrize(("value", "shown"), [(0.00104, "1.1e-3"), (0.5, "5.0e-1"), (1.0, "1.0e+0"), (0.999, "1.0e+0")])
+def test_a_p_value_has_two_digits(value, shown):
+    assert two_digits_up(value) == shown

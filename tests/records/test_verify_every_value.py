@@ -56,7 +56,7 @@ def _at(line, path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["smoothed", "cascade", "dual"])
+@pytest.mark.parametrize("name", ["smoothed", "cascade", "dual", "l1"])
 def test_no_larger_claim_passes(name, tmp_path):
     """Of what the plan says that moves no radius, such as names and versions, nothing can be proved."""
     path, forged = CORPUS / "journal" / name / f"{name}.jsonl", tmp_path / "run.jsonl"

@@ -66,7 +66,7 @@ def run_of(rule: Rule, inputs: Sequence[tuple[int, Answers]], *, name: str, firs
         "n": N,
         "alpha": ALPHA,
         "seed": 0,
-        "norm": "l2",
+        "norm": rule.norm,
         "generator": "shake128-sfc64/128",
         "arithmetic": "cpu float32",
         "data": {"name": "digits", "split": "test", "fingerprint": "f00d"},

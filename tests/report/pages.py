@@ -24,15 +24,15 @@ def page_of(runs: Run | Iterable[Run], **options: Any) -> str:
     """The page alone, without the files that stand beside it in a report."""
     by_name = named(runs)
     found = routing_analysis(by_name)
-    frame = table(by_name, found, grid(by_name.values(), None), strict=False)
-    return document(by_name, found, frame, strict=False, **options)
+    frame = table(by_name, found, grid(by_name.values(), None))
+    return document(by_name, found, frame, **options)
 
 
 def markdown_of(runs: Run | Iterable[Run], radii: Sequence[float] | None = None) -> str:
     """report.md alone."""
     by_name = named(runs)
     found, asked = routing_analysis(by_name), grid(by_name.values(), radii)
-    return markdown(by_name, found, table(by_name, found, asked, strict=False), asked, strict=False)
+    return markdown(by_name, found, table(by_name, found, asked), asked)
 
 
 def content(page: str, name: str) -> str:

@@ -200,6 +200,7 @@ SYSTEMS = {
     "deterministic last": (CascadeRule((selective(1.0),), LipschitzRule(1.0, 2)), 9),
     "multiscale, deterministic last": (CascadeRule((plain(1.0),), LipschitzRule(1.0, 2)), 8),
     "two levels": (CascadeRule((selective(1.0), plain(0.5)), LipschitzRule(1.0, 2), (0.5, 0.6)), 6),
+    "three levels": (CascadeRule((plain(1.0), plain(0.5)), plain(0.25)), 6),
     "dual last": (
         CascadeRule((selective(1.0),), DualRule(plain(0.7), (LipschitzRule(1.0, 2), LipschitzRule(1.0, 2)))),
         6,
@@ -261,7 +262,11 @@ def test_no_shares_make_a_certificate_wrong_more_often_than_alpha(name):
 
 @pytest.mark.parametrize("question", ["the radius", "targets", "tolerance", "stopping for little"])
 @pytest.mark.parametrize(
-    "name", ["selective", "multiscale", "deterministic last", pytest.param("dual last", marks=pytest.mark.slow)]
+    "name",
+    [
+        *("selective", "multiscale", "deterministic last", "two levels", "three levels"),
+        pytest.param("dual last", marks=pytest.mark.slow),
+    ],
 )
 def test_nor_where_sampling_is_adaptive(name, question):
     rule, _ = SYSTEMS[name]
@@ -357,7 +362,9 @@ def _at(threshold: float, columns: int) -> np.ndarray:
     return np.array(found)
 
 
-@pytest.mark.parametrize("name", ["selective", "selective, threshold", "multiscale", "two levels", "selective last"])
+@pytest.mark.parametrize(
+    "name", ["selective", "selective, threshold", "multiscale", "two levels", "three levels", "selective last"]
+)
 def test_no_shares_make_a_prediction_wrong_more_often_than_alpha(name):
     rule, n, alpha = SYSTEMS[name][0], 9, 0.5
     found = endings(lambda: rule.predicting(n=n, alpha=alpha), parts_of(rule))

@@ -3,6 +3,9 @@
 # q, p_0, p_1 shares of route 1 and of class 1 at each expert; the truth is what these shares prove with no bounds
 """
 
+from functools import lru_cache
+from math import prod
+
 import numpy as np
 import pytest
 from scipy.special import ndtri
@@ -11,11 +14,12 @@ from scipy.stats import binom, multinomial
 from sigmax import bounds
 from sigmax.rules.certificate import Role
 from sigmax.rules.lipschitz import LipschitzRule
-from sigmax.rules.procedure import ScoreRequest, Scores
+from sigmax.rules.procedure import JointCounts, JointRequest, ScoreRequest, Scores
 from sigmax.rules.routed.rule import DualRule
 from sigmax.rules.smoothed import SmoothedRule
 from tests.schemes.helpers import every_ending, splits
 
+SHARED = 4  # samples, where those of router and expert are the same
 N0, N, ALPHA = 1, 8, 0.6  # few enough to list all, and an alpha at which eight votes prove something
 NOISE = 1.0, 0.5, 0.8  # of the router and its two experts
 PARTS = {"router": 0, "expert-0": 1, "expert-1": 2}
@@ -85,6 +89,69 @@ def test_no_shares_make_a_certificate_wrong_more_often_than_alpha(endings):
                 worst = max(worst, chances(votes, shares)[wrong].sum())
     assert worst <= ALPHA
     assert worst > ALPHA / 4  # one bound alone, at half of alpha, comes near: the test can fail
+
+
+# Router and expert on the same samples, as where they share a denoiser
+
+
+def together(q: float, p: float, how: str) -> np.ndarray:
+    """Chances that a sample is for route and class 00, 01, 10, 11, where q are for route 1 and p for class 1."""
+    both = {"alike": min(q, p), "apart": max(0.0, q + p - 1), "independent": q * p}[how]
+    return np.array([1 - q - p + both, p - both, q - both, both])
+
+
+@pytest.fixture(scope="module", params=[1, SHARED], ids=["estimation", "selection"])
+def shared_endings(request):
+    """Of each ending the questions that were asked at once or alone, their answers, class and radius.
+
+    n0 = n is where the router's estimation is cast on the samples of the expert's selection.
+    """
+    n0 = request.param
+    router, *experts = (SmoothedRule.gaussian(sigma=s, classes=2) for s in NOISE)
+    rule = DualRule(router, tuple(experts), "consensus", frozenset({0, 1}))
+
+    def possible(question):
+        if not isinstance(question, JointRequest):
+            return splits(question.n, 2)
+        fallen = splits(question.n, 4)
+        return [JointCounts(((a + b, c + d), (a + c, b + d))) for a, b, c, d in fallen]
+
+    return list(every_ending(lambda: rule.certifying(n0=n0, n=SHARED, alpha=ALPHA), possible))
+
+
+def chance_of_votes(question, answer, shares, how) -> float:
+    """Of the counts of one question; of a joint one by all ways of falling together that give both counts."""
+    q, *p = shares
+    if not isinstance(question, JointRequest):
+        return float(binom.pmf(answer[1], question.n, shares[PARTS[question.part]]))
+    cells = together(q, p[PARTS[question.asks[1].part] - 1], how)
+    (_, routes), (_, classes) = answer.counts
+    n = question.n
+    ways = [
+        (n - routes - classes + both, classes - both, routes - both, both)
+        for both in range(max(0, routes + classes - n), min(routes, classes) + 1)
+    ]
+    return float(sum(multinomial.pmf(way, n, cells) for way in ways))
+
+
+@pytest.mark.parametrize("how", ["alike", "apart", "independent"])
+def test_no_coupling_of_shared_samples_makes_a_certificate_wrong_more_often_than_alpha(shared_endings, how):
+    merged: dict[tuple, tuple] = {}  # a joint answer stands for all ways that give its counts
+    for path, found in shared_endings:
+        merged[tuple((q, repr(a)) for q, a in path)] = path, found
+    worst = 0.0
+    for q in worst_shares(ALPHA / 2)[::2]:
+        for p in worst_shares(ALPHA / 4)[::3]:
+            shares = (q, p, 1 - p)
+            here, exact = truth(shares)
+            chance_at = lru_cache(maxsize=None)(lambda ask, a, shares=shares: chance_of_votes(ask, a, shares, how))
+            chances = [(prod(chance_at(*step) for step in path), c) for path, c in merged.values()]
+            assert sum(chance for chance, _ in chances) == pytest.approx(1.0, abs=1e-9)
+            wrong = sum(
+                k for k, c in chances if c.predicted is not None and (c.predicted, c.radius > exact) != (here, False)
+            )
+            worst = max(worst, wrong)
+    assert ALPHA / 10 < worst <= ALPHA
 
 
 # Several routes, and experts that need no votes: what remains is the router's bounds

@@ -204,7 +204,7 @@ def test_it_may_be_an_expert_or_is_refused(name, tmp_path):
             sx.Dual(router, [smoothed(linear(), 10), expert])
         return
     if expert.rule.norm == "l1":
-        with pytest.raises(sx.RequestError, match="certify in the same norm; they use l1, l2"):
+        with pytest.raises(sx.RequestError, match="the same norm; they have router: l2, expert-0: l2, expert-1: l1"):
             sx.Dual(router, [smoothed(linear(), 10), expert])
         router, other = uniform(linear(2, seed=1), 2), uniform(linear(), 10)
     else:

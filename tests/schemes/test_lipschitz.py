@@ -341,6 +341,23 @@ def test_a_module_that_rounds_on_its_way_has_32_bits():
         assert c.stages[0].scores[3] == sx.radius.rounding(2, bits=bits)
 
 
+def in_numpy(images):
+    narrow = images.numpy().astype(np.float32) * np.float32(3)
+    return torch.from_numpy(narrow.astype(images.numpy().dtype))
+
+
+def number_by_number(images):
+    narrow = [[float(np.float32(3) * np.float32(value)) for value in row] for row in images.tolist()]
+    return torch.tensor(narrow, dtype=images.dtype)
+
+
+@pytest.mark.parametrize("model", [in_numpy, number_by_number])
+def test_scores_that_torch_did_not_compute_have_32_bits(model):
+    """They come back in 64, after arithmetic that had fewer and that nobody saw."""
+    (found,) = sx.Lipschitz(model, constant=3.0, classes=4).certify(torch.rand(1, 4))
+    assert found.stages[0].scores[3] == sx.radius.rounding(4, bits=32)
+
+
 def test_a_stated_rounding_is_recorded_and_used():
     f = sx.Lipschitz(lambda batch: batch, 1.0, classes=2, rounding=0.01)
     (c,) = f.certify(torch.tensor([[0.0, 1.0]]))

@@ -124,12 +124,19 @@ def test_bad_settings_are_refused(options, named):
 
 def test_norms_must_agree_and_levels_must_not_be_certain():
     f = sx.Splitting(linear(), scale=0.5, classes=10)
-    with pytest.raises(sx.RequestError, match="certify in the same norm; they use l1, l2"):
+    with pytest.raises(sx.RequestError, match="the same norm; they have level-0: l2, last: l1.*noise with l1"):
         sx.Cascade([sx.Smoothed(linear(), sigma=0.5, classes=10)], f)
     with pytest.raises(sx.RequestError, match="level-0 must be a Smoothed classifier"):
         sx.Cascade([f], f)
     with pytest.raises(sx.RequestError, match="a selective model belongs in a level"):
         sx.Splitting(sx.models.selective(linear(), confidence=0.5), scale=0.5, classes=10)
+
+
+@pytest.mark.parametrize("bound", ["one-sided", "runner-up"])
+def test_some_offsets_are_no_samples(bound):
+    """The first of the offsets say nothing of the rest: votes on them have no confidence bound."""
+    with pytest.raises(sx.RequestError, match=r"noise must be a distribution .* got Split\(.*use sx.Splitting"):
+        sx.Smoothed(lambda batch: (batch[:, 0] > 0.5).long(), noise=Split(1000), classes=2, bound=bound)
 
 
 def test_a_record_is_verified_without_torch(tmp_path):

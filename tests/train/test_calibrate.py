@@ -19,7 +19,6 @@ from sigmax.train.calibrate import (
     CalibrateOptions,
     Estimate,
     answers_of,
-    calibrate,
     chosen,
     estimated,
     frontier,
@@ -30,6 +29,10 @@ from sigmax.train.calibrate import (
 )
 
 N, ALPHA = 10_000, 1e-3
+
+
+def calibrate(cascade, held_out, options, **how):
+    return chosen(estimated(cascade, held_out, samples=options.samples, **how), options)
 
 
 def rule(*sigmas, classes=3, bound="one-sided"):
@@ -116,6 +119,8 @@ def test_what_accuracies_are_worth():
     radii = (0.0, 0.5, 9.0)
     ratio = CalibrateOptions(objective="least-ratio", radii=radii)
     assert ratio.worth(accuracy, envelope) == (0.75, pytest.approx(0.775)), "a radius without an envelope is no radius"
+    enough = CalibrateOptions(objective="least-ratio", radii=radii, enough=0.7)
+    assert enough.worth(accuracy, envelope) == (0.7, pytest.approx(0.775))
     with pytest.raises(RunError, match="so there is no ratio; choose smaller radii"):
         ratio.worth(accuracy, 0 * envelope)
     lead = CalibrateOptions(objective="least-lead", radii=radii, published=(70.0, 25.0, 3.0))
@@ -212,11 +217,12 @@ def test_what_cannot_be_calibrated_is_refused(halves):
     with pytest.raises(RequestError, match="a cascade whose last is Smoothed or deterministic; got Cascade"):
         calibrate(odd, halves, CalibrateOptions(), n=N, alpha=ALPHA)
     for wrong, said in [
-        ({"published": (1.0,)}, "published are for objective"),
+        ({"published": (1.0,)}, "published: only for objective"),
         ({"objective": "least-lead", "published": (1.0,)}, "one accuracy for each of the 11 radii; got 1"),
         ({"radii": ()}, "at least one radius"),
-        ({"objective": "least-ratio", "published": (1.0,)}, "published are for objective = 'least-lead'"),
-        ({"objective": "least-ratio", "weights": (1.0,) * 11}, "weights are for objective = 'mean'; leave them out"),
+        ({"objective": "least-ratio", "published": (1.0,)}, "published: only for objective = 'least-lead'"),
+        ({"objective": "least-ratio", "weights": (1.0,) * 11}, "weights: only for objective = 'mean'; leave it out"),
+        ({"enough": 0.98}, "enough: only for objective = 'least-ratio'"),
         ({"weights": (1.0,)}, "one number for each of the 11 radii; got 1"),
         ({"weights": (0.0,) * 11}, "weights must not all be 0"),
         ({"weights": (-1.0,) * 11}, "expected a number of at least 0, got -1.0"),

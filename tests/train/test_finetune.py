@@ -17,7 +17,18 @@ from sigmax.models import Description
 from sigmax.noise.addressed import BLOCK
 from sigmax.noise.gaussian import block
 from sigmax.systems import fingerprint
-from sigmax.train import Batch, Mixed, Routed, RoutedConsistency, Settings, fine_tune, routes_of, train_classifier
+from sigmax.train import (
+    Batch,
+    Mixed,
+    MixedConsistency,
+    Routed,
+    RoutedConsistency,
+    Settings,
+    fine_tune,
+    routes_of,
+    train_classifier,
+)
+from sigmax.train.methods.consistency import Consistency
 
 QUICK = Settings(epochs=4, batch=16, optimiser="adamw", lr=0.003, weight_decay=0.01, schedule="constant")
 SIGMAS = (0.1, 0.4)
@@ -133,6 +144,30 @@ def test_consistency_takes_two_copies_and_is_part_of_the_plan(dual, mixed, tmp_p
         fine_tune(dual, mixed, tmp_path / "steady", settings=QUICK)
     with pytest.raises(RequestError, match="copies=2 does not divide it"):
         fine_tune(dual, mixed, tmp_path / "odd", settings=replace(QUICK, batch=15), consistency=10)
+
+
+def test_mixed_consistency_is_the_consistency_of_each_sigma():
+    """With one sigma, it is the method for that sigma; the copies of an image have one noise."""
+    torch.manual_seed(0)
+    model, images = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 3)), torch.rand(6, 1, 8, 8)
+
+    def batch():
+        generator = torch.Generator().manual_seed(1)
+        return Batch(images, torch.arange(6) % 3, torch.arange(6), 0, generator)
+
+    alone, seen = batch(), []
+    alone.generator.manual_seed(1)
+    torch.rand(6, generator=alone.generator)  # which sigma each image takes
+    expected = Consistency(0.5, consistency=3.0, entropy=0.1).score(model, alone)
+    found = MixedConsistency((0.5,), consistency=3.0, entropy=0.1).score(model, batch())
+    assert torch.equal(found.loss, expected.loss)
+
+    def watched(noisy):
+        seen.append((noisy.view(2, 6, -1) - images.flatten(1)).std(dim=2))
+        return model(noisy)
+
+    MixedConsistency((0.1, 10.0)).score(watched, batch())
+    assert torch.equal(seen[0][0] > 1, seen[0][1] > 1)
 
 
 def test_mixed_noise_takes_each_sigma_about_as_often():

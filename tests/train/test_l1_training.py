@@ -118,7 +118,7 @@ def test_the_margins_of_a_router_are_those_of_its_noise():
 
 def test_a_cascade_over_an_exact_last_is_calibrated(tmp_path, monkeypatch):
     """The last's radii are certified, not estimated; the levels vote under their own noise."""
-    from sigmax.train.calibrate import CalibrateOptions, calibrate, estimated, frontier
+    from sigmax.train.calibrate import CalibrateOptions, chosen, estimated, frontier
 
     torch.manual_seed(0)
     net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10))
@@ -127,7 +127,7 @@ def test_a_cascade_over_an_exact_last_is_calibrated(tmp_path, monkeypatch):
     last = sx.Splitting(net, scale=0.5, grid=240, classes=10)
     cascade, radii = sx.Cascade([level], last), (0.1, 0.3)
     how = {"n": 1_000, "alpha": 0.001, "answers": tmp_path}
-    found = calibrate(cascade, digits, CalibrateOptions(samples=32, radii=radii), **how)
+    found = chosen(estimated(cascade, digits, samples=32, **how), CalibrateOptions(radii=radii))
     certain = [c.radius * (c.predicted == y) for c, y in zip(last.certify(digits.pixels(range(40))), digits.labels)]  # noqa: B905
     alone = [100 * float(np.mean(np.array(certain) >= r)) for r in radii]
     assert 0 < found.confidence[0] < 1

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 SHOWN = (0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999, 0.9999)  # p_A, where none is given
 DECIMALS = 4
 NEAR_ONE = 0.9999  # from here on p_A is printed as 1 - ...
+BEYOND = "under uniform noise every radius stays below its scale"
 
 
 def plan(
@@ -57,8 +58,8 @@ def _answer(found: "SamplesNeeded") -> list[str]:
     wanted = f"Radius {found.radius:g} at {_noise(found)}"
     if not found.in_reach:
         end = f"its radius stays below {_limit(found)}" if found.limit else "nothing is certified"
-        if found.noise == "uniform" and found.radius >= found.sigma:
-            return [f"{wanted} is out of reach: under uniform noise every radius stays below its scale."]
+        if _beyond(found):
+            return [f"{wanted} is out of reach: {BEYOND}."]
         return [
             f"{wanted} is out of reach where p_A is {found.p:.15g}: however many samples, {end}.",
             f"It takes p_A {_least_p(found)}{_more_noise(found)}.",
@@ -119,11 +120,7 @@ def _table(rows: "list[SamplesNeeded]") -> "Table":
     first = rows[0]
     table = Table(
         title=f"samples for radius {first.radius:g} at {_noise(first)}, alpha {first.alpha:g}",
-        caption=(
-            f"enough with a chance of {100 * first.chance:g}%; the radius takes p_A "
-            f"{_least_p(first)}"
-            + (f" and at least {first.unanimous:,} samples" if first.unanimous else ", and over a billion samples")
-        ),
+        caption=BEYOND if _beyond(first) else f"enough with a chance of {100 * first.chance:g}%; {_takes(first)}",
     )
     for name in ("p_A", "samples", "radius stays below"):
         table.add_column(name, justify="right")
@@ -131,6 +128,16 @@ def _table(rows: "list[SamplesNeeded]") -> "Table":
         samples = f"{row.samples:,}" if row.samples else "over a billion" if row.in_reach else "out of reach"
         table.add_row(f"{row.p:g}", samples, _limit(row))
     return table
+
+
+def _beyond(found: "SamplesNeeded") -> bool:
+    """Whether no p_A is enough."""
+    return found.noise == "uniform" and found.radius >= found.sigma
+
+
+def _takes(found: "SamplesNeeded") -> str:
+    least = f" and at least {found.unanimous:,} samples" if found.unanimous else ", and over a billion samples"
+    return f"the radius takes p_A {_least_p(found)}{least}"
 
 
 def _with(radius: float, sigma: float, n: int, alpha: float, p: float | None, noise: str) -> str:

@@ -1,6 +1,7 @@
 """`sigmax predict`: smoothed predictions for a data set."""
 
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -44,6 +45,8 @@ def predict(
 ) -> None:
     """Predict the smoothed class of each input, or abstain where the samples cannot tell.
 
+    Image files of another size than the networks take are resized and cropped to it.
+
     Example: `sigmax predict systems/cifar-0.5 --data cifar10:~/cifar --max 10`
     """
     from sigmax import data as sources
@@ -52,7 +55,7 @@ def predict(
 
     scheme = systems.load(system, device=device, dtype=dtype, batch=batch, code=code or ())
     scheme.rule.check_predict(n=n, alpha=alpha)
-    dataset = sources.load(data, split, size=image_size)
+    dataset = sources.load(data, split, size=image_size, fit=systems.input_shape(scheme))
     indices = [int(i) for i in sources.select(len(dataset), start=start, skip=skip, maximum=maximum)]
     note_fewer(len(indices), maximum, data)
     if out is not None and out.exists():
@@ -60,16 +63,20 @@ def predict(
     if out is not None:
         check_writable(out)
     dataset.take(indices).check_readable()
+    begun = perf_counter()
     with resumable("Predictions are not kept.", STARTS_OVER), progress("predict") as watch:
         how: dict[str, Any] = {"workers": workers, "gpus_per_worker": gpus_per_worker, "backend": on}
         predictions = predict_all(scheme, dataset, indices, n=n, alpha=alpha, seed=seed, watch=watch, **how)
     show(dataset, indices, predictions)
+    say(f"{(perf_counter() - begun) / len(indices):.2g} s an input")
     if out is not None:
         write_csv(out, dataset, indices, predictions)
 
 
 def show(dataset: "Dataset", indices: "Sequence[int]", predictions: "Sequence[Prediction]") -> None:
     """The first rows, and how many were right, wrong or left open."""
+    from sigmax.records.rounding import two_digits_up
+
     table = Table()
     files = dataset.files_at(indices)
     for column in ("index", *(["file"] if files else []), "label", "predicted", "p-value", "outcome"):
@@ -82,7 +89,7 @@ def show(dataset: "Dataset", indices: "Sequence[int]", predictions: "Sequence[Pr
             *([Text(files[row])] if files else []),
             Text(dataset.class_name(label)),
             Text(named),
-            f"{p.p_value:.1e}" if p.p_value > LEAST_SHOWN else f"<{LEAST_SHOWN:g}",
+            two_digits_up(p.p_value) if p.p_value > LEAST_SHOWN else f"<{LEAST_SHOWN:g}",
             p.outcome.name.lower(),
         )
     console.print(table)

@@ -57,7 +57,7 @@ def report(
     found = routing_analysis(by_name)
     asked = None if radii is None else numbers(radii, "--radii", "radii such as 0,0.25,0.5")
     written = write(by_name.values(), out, radii=asked, images=images, found=found)
-    frame = table(by_name, found, grid(by_name.values(), asked), strict=False)
+    frame = table(by_name, found, grid(by_name.values(), asked))
     console.print(shown(frame, norm=norm_of(by_name.values())))
     if linf is not None:
         console.print(_implied(by_name.values(), linf))

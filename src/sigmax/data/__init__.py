@@ -1,15 +1,10 @@
 """Images in [0, 1], with labels or without, from wherever they lie.
 
-    import sigmax.data as data
-
-    test = data.load("cifar10:~/datasets", "test")
-    chosen = data.select(len(test), skip=20, maximum=500)
-    batch, labels = test.pixels(chosen), test.labels[chosen]
-    mine = data.as_dataset((images, labels))      # or a torch Dataset, a DataLoader, a Hugging Face dataset
+    test = sigmax.data.load("cifar10:~/datasets", "test")
+    mine = sigmax.data.as_dataset((images, labels))      # or a torch Dataset, a DataLoader, a Hugging Face dataset
 
 Pixels always come out as float32 in [0, 1], shaped (n, C, H, W): the scale every sigma in this library is
-measured on. Normalisation belongs to the model, after the noise. Needs numpy alone; scikit-learn (digits)
-and Pillow (image folders) are imported only by the sources that use them.
+measured on. Normalisation belongs to the model, after the noise.
 """
 
 from sigmax.data.adapters import as_dataset, is_data_source

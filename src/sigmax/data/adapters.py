@@ -1,9 +1,5 @@
 """Whatever holds images turned into a `Dataset`: arrays, tensors, torch's data sets and loaders, Hugging Face's.
 
-    test = data.as_dataset((images, labels))              # arrays or tensors; labels may be text, or None
-    test = data.as_dataset(torchvision_dataset)           # anything with len() and items (image, label)
-    test = data.as_dataset("cifar10:~/datasets")          # as on the command line
-
 No library is imported here: an object can only be theirs where they have been imported already.
 """
 

@@ -63,6 +63,13 @@ def _remedy(images: NDArray[np.float32]) -> str:
     return f"divide them by their largest possible value (255 if they are 8-bit; the largest here is {most:g})"
 
 
+def to_unit(images: Pixels) -> NDArray[np.float32]:
+    """Stored pixels on the [0, 1] scale: 8-bit values are divided by 255, floats are there already."""
+    if images.dtype == np.uint8:
+        return np.divide(images, np.float32(255), dtype=np.float32, order="C")
+    return images.astype(np.float32, order="C", copy=False)
+
+
 def checked_labels(labels: object, images: int, classes: int, where: str) -> NDArray[np.int64]:
     """The labels as int64, one an image, each the index of a class."""
     array = np.asarray(labels)

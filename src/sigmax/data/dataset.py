@@ -16,6 +16,7 @@ from sigmax.data.checks import (
     checked_images,
     checked_indices,
     checked_labels,
+    to_unit,
 )
 from sigmax.data.pictures import ImageFiles
 from sigmax.errors import RequestError
@@ -129,7 +130,7 @@ class Dataset:
         """The images at `indices` as float32, (n, C, H, W) in [0, 1], in the order asked for."""
         chosen = checked_indices(indices, len(self), self._title)
         if isinstance(self.images, np.ndarray):
-            return _to_unit(self.images[chosen])
+            return to_unit(self.images[chosen])
         if chosen.size == 0:
             return np.zeros((0, *self.shape), np.float32)
         return self._read(self.images, chosen)
@@ -142,12 +143,10 @@ class Dataset:
 
     @cached_property
     def fingerprint(self) -> str:
-        """32 hex digits that identify shape, labels and pixels, in their order; computed once.
+        """32 hex digits that identify shape, labels and pixels, in their order.
 
-        The same pixels in another container (gzipped or not, pickled or binary, uint8 or the float32 it
-        stands for) have the same fingerprint: it is taken over what `pixels` returns. Lazy images are
-        hashed by their `content` instead (for image folders the bytes of the files, each of which is seen to
-        be an image that can be decoded). Names of the set, of the split, of the classes and of files do not count.
+        The same pixels in another container have the same fingerprint: it is taken over what `pixels` returns, of lazy
+        images over their `content`. Names of the set, of the split, of the classes and of files do not count.
         """
         digest = sha256(f"sigmax data 1 {len(self)} {self.shape}".encode())
         digest.update(b"no labels" if self.labels is None else self.labels.astype("<i8").tobytes())
@@ -164,23 +163,16 @@ class Dataset:
             yield from self.images.content()
             return
         for start in range(0, len(self), _HASH_BLOCK):
-            yield _to_unit(self.images[start : start + _HASH_BLOCK]).astype("<f4", copy=False).tobytes()
+            yield to_unit(self.images[start : start + _HASH_BLOCK]).astype("<f4", copy=False).tobytes()
 
     def _read(self, source: LazyImages, indices: NDArray[np.int64]) -> NDArray[np.float32]:
-        block = _to_unit(checked_images(source.read(indices), self._title, indices))
+        block = to_unit(checked_images(source.read(indices), self._title, indices))
         if block.shape != (len(indices), *self.shape):
             raise RequestError(
                 f"{self._title}: the image source was asked for {len(indices)} images of shape {self.shape} "
                 f"and returned {block.shape}; correct its read()"
             )
         return block
-
-
-def _to_unit(images: Pixels) -> NDArray[np.float32]:
-    """Stored pixels on the [0, 1] scale: 8-bit values are divided by 255, floats are there already."""
-    if images.dtype == np.uint8:
-        return np.divide(images, np.float32(255), dtype=np.float32, order="C")
-    return images.astype(np.float32, order="C", copy=False)
 
 
 def _read_only(array: NDArray[Any]) -> NDArray[Any]:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sigmax.data.checks import Pixels, checked_images
+from sigmax.data.checks import Pixels, checked_images, to_unit
 from sigmax.data.pictures import is_deep
 from sigmax.errors import RequestError
 
@@ -51,8 +51,8 @@ class ItemImages:
     def read(self, indices: NDArray[np.int64]) -> Pixels:
         """The images at `indices`: (n, C, H, W), uint8 where all of them are, else float32."""
         images = [self._one(int(self.indices[place])) for place in indices]
-        if any(image.dtype == np.uint8 for image in images) and any(image.dtype != np.uint8 for image in images):
-            images = [image / np.float32(255) if image.dtype == np.uint8 else image for image in images]
+        if len({image.dtype for image in images}) > 1:
+            images = [to_unit(image) for image in images]
         return np.stack(images)
 
     def take(self, indices: NDArray[np.int64]) -> "ItemImages":
@@ -64,8 +64,7 @@ class ItemImages:
         for start in range(0, len(self), _BLOCK):
             places = np.arange(start, min(start + _BLOCK, len(self)))
             block = checked_images(self.read(places), self.where, self.indices[places])
-            unit = np.divide(block, np.float32(255), dtype=np.float32) if block.dtype == np.uint8 else block
-            yield unit.astype("<f4", order="C", copy=False).tobytes()
+            yield to_unit(block).astype("<f4", copy=False).tobytes()
 
     def _one(self, index: int) -> NDArray[Any]:
         image = image_of(item(self.source, index, self.where)[0], f"{self.where}, image {index}", self.shape)

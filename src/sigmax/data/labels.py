@@ -19,10 +19,9 @@ ENOUGH = 10  # labels a class, from which on a class without any is worth a warn
 def numbered(labels: object, classes: Classes, where: str) -> tuple[Array | None, tuple[str, ...]]:
     """The labels as indices, and the names of the classes; no labels remain none.
 
-    Text is numbered by the names in `classes`; where these are not given, by the labels' own names, sorted, with a
-    warning: a model's outputs may be in another order. Numbers are
-    indices already; without names the classes are called by their numbers, as many as `classes` or else the largest
-    label says, with a warning where a class before the largest label has no input.
+    Text is numbered by the names in `classes`, or by the labels' own names, sorted, with a warning: a model's outputs
+    may be in another order. Numbers are indices already; without names the classes are called by their numbers, as many
+    as `classes` or else the largest label says.
     """
     if labels is None:
         return None, named(classes)

@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sigmax.errors import RequestError
+from sigmax.errors import RequestError, needs
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -86,7 +86,7 @@ def survey(files: Sequence[Path], size: int | None) -> ImageFiles:
     Greyscale if every image is stored as 8-bit grey, else colour. With `size` the look at the headers ends at
     the first colour image, so that a million photographs open as fast as ten.
     """
-    _require_pillow()
+    needs("PIL.Image", extra="images", why="to read image folders")
     headers: Iterator[_ImageHeader] = (_header(file) for file in files)
     try:
         known = list(headers) if size is None else []
@@ -97,16 +97,25 @@ def survey(files: Sequence[Path], size: int | None) -> ImageFiles:
     return ImageFiles(tuple(files), (1 if grey else 3, height, width), size)
 
 
+def survey_to_fit(files: Sequence[Path], shape: tuple[int, int, int]) -> ImageFiles:
+    """The files as images of the shape that a network takes, where they can be.
+
+    Images that all have its size keep every pixel; others are resized and cropped, if it is square. Greyscale becomes
+    colour where the network takes colour; colour is never left out.
+    """
+    needs("PIL.Image", extra="images", why="to read image folders")
+    channels, height, width = shape
+    try:
+        fits = all(_header(file).size == (width, height) for file in files)
+    except RequestError:  # said with all the other bad ones
+        fits = False
+    images = survey(files, width if height == width and not fits else None)
+    return replace(images, shape=(3, *images.shape[1:])) if channels == 3 else images
+
+
 class _ImageHeader(NamedTuple):
     mode: str
     size: tuple[int, int]  # width, height: Pillow's order; of the upright image
-
-
-def _require_pillow() -> None:
-    try:
-        import PIL.Image  # noqa: F401
-    except ImportError as error:
-        raise RequestError("image folders need Pillow: pip install 'sigmax[images]'") from error
 
 
 def _common_size(files: Sequence[Path], sizes: Sequence[tuple[int, int]]) -> tuple[int, int]:

@@ -8,10 +8,7 @@
     sigmax.data.load("satellite:~/tiles", "test")
 
 A package makes its reader known to the command line by an entry point of the group `sigmax.data`, whose name is
-the source's and whose object is the reader:
-
-    [project.entry-points."sigmax.data"]
-    satellite = "tiles.sigmax_reader:read"
+the source's and whose object is the reader: `satellite = "tiles.sigmax_reader:read"`.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,14 +29,15 @@ class DataRequest:
 
     kind   what stands before the colon, the name that the reader is registered under
     path   what stands after it, "" without a colon
-    split  "train", "test" or whatever the source calls its parts
     size   side of the square images wanted, or None for the size they have
+    fit    without a size: (C, H, W) that a network takes, for sources whose images can be made to fit; or None
     """
 
     kind: str
     path: str
     split: str
     size: int | None = None
+    fit: tuple[int, int, int] | None = None
 
     @property
     def source(self) -> str:

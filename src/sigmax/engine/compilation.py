@@ -15,6 +15,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
+from sigmax.engine.branches import Branches
 from sigmax.errors import RequestError
 from sigmax.files import replacing
 from sigmax.models.denoised import Denoised
@@ -56,7 +57,7 @@ def compiled(model: Forward, mode: str) -> Forward:
     if mode == "off":
         return model
     if mode == "denoiser":
-        if not isinstance(model, Denoised):
+        if not isinstance(model, Denoised | Branches):
             raise RequestError("compile='denoiser' is for a Denoised model; this one has no denoiser")
         return model.with_denoiser(torch.compile(model.denoiser, dynamic=False))
     compiled_model: Forward = torch.compile(model, mode=TORCH_MODES[mode], dynamic=False)

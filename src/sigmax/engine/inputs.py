@@ -19,6 +19,28 @@ def sent(numbers: Tensor, device: torch.device) -> Tensor:
     return numbers.pin_memory().to(device, non_blocking=True)
 
 
+class Arriving:
+    """Numbers on the way to the host.
+
+    A GPU sends them in their turn: they arrive before anything that it was given after them is done.
+    """
+
+    def __init__(self, numbers: Tensor) -> None:
+        self._event = None
+        self._numbers = numbers
+        if numbers.device.type == "cuda":
+            self._numbers = torch.empty(numbers.shape, dtype=numbers.dtype, device="cpu", pin_memory=True)
+            self._numbers.copy_(numbers, non_blocking=True)
+            self._event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            self._event.record(torch.cuda.current_stream(numbers.device))
+
+    def wait(self) -> Tensor:
+        """The numbers, on the CPU."""
+        if self._event is not None:
+            self._event.synchronize()
+        return self._numbers
+
+
 @dataclass(frozen=True, slots=True)
 class Noisy:
     """The inputs of one call and the address their noise comes from.
@@ -67,12 +89,13 @@ def mixed(seed: int, input_id: int, weights: str, x: Tensor) -> tuple[int, int]:
 class Item:
     """A request for votes on the input at `position`, or several on the same samples.
 
-    `known`: the answers that a record holds already.
+    `known`: the answers that a record holds already. `ahead`: it is likely to be asked, but was not yet.
     """
 
     position: int
     requests: tuple[VoteRequest, ...]
     known: tuple[Counts | None, ...] | None = None
+    ahead: bool = False
 
     @property
     def request(self) -> VoteRequest:

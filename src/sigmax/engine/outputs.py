@@ -48,9 +48,9 @@ def class_ids(output: Any, rows: int, classes: int) -> tuple[Tensor, Tensor]:
     return output.argmax(1), output.isnan().any()
 
 
-def refuse_invalid(flag: Tensor, classes: int) -> None:
-    """Raise if a vote was no class: counting it anywhere would be a guess."""
-    if flag.item():
+def refuse_invalid(batches: int, classes: int) -> None:
+    """Raise if a batch had a vote that was no class: counting it anywhere would be a guess."""
+    if batches:
         raise RunError(
             f"the model returned NaN logits or a class id outside 0..{classes - 1}; no votes were counted for "
             "this input. Check the weights, and the precision (dtype) they run in"

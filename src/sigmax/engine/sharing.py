@@ -1,53 +1,29 @@
-"""One pass through a denoiser for several classifiers of its images."""
+"""Which networks share a denoiser, and the one voter that runs it once for all of them."""
 
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
+from sigmax.engine.branches import Branches
 from sigmax.engine.voter import Voter
 from sigmax.models.denoised import Denoised
-
-
-class Branches(nn.Module):
-    """The logits of several `Denoised` models side by side, (n, K_1 + K_2 + ...); their denoiser runs once."""
-
-    takes_sigma = True
-
-    def __init__(self, models: Sequence[Denoised], classes: Sequence[int]) -> None:
-        super().__init__()
-        self.models = nn.ModuleList(models)
-        self.classes = tuple(classes)
-
-    @property
-    def sigma_may_be_tensor(self) -> bool:
-        """As of each of the models."""
-        return all(isinstance(model, Denoised) and model.sigma_may_be_tensor for model in self.models)
-
-    def forward(self, noisy: Tensor, sigma: float | Tensor) -> Tensor:
-        """Each classifier's answer for the same denoised images."""
-        first = self.models[0]
-        assert isinstance(first, Denoised)
-        clean = first.denoise(noisy, sigma)
-        answers = [model.classify(clean, sigma) for model in self.models]  # type: ignore[operator]
-        return torch.cat([_as_logits(*pair) for pair in zip(answers, self.classes, strict=True)], dim=1)
-
-
-def _as_logits(answer: Tensor, classes: int) -> Tensor:
-    """Logits as they are; class ids as logits that say the same, with NaN, which is refused, for no class."""
-    if answer.ndim == 2:
-        return answer
-    chosen = (answer[:, None] == torch.arange(classes, device=answer.device)).float()
-    return torch.where(chosen.any(1, keepdim=True), chosen, torch.nan)
 
 
 def can_share(voters: Sequence[Voter]) -> bool:
     """Whether the voters' models have one denoiser, and run with the same settings on the same device."""
     models = [voter.model for voter in voters]
-    if not all(isinstance(model, Denoised) and isinstance(model.classifier, nn.Module) for model in models):
+    if not all(_only_classifies_what_it_denoised(model) for model in models):
         return False
     one_denoiser = len({id(model.denoiser) for model in models if isinstance(model, Denoised)}) == 1
     return one_denoiser and len({(v.device, v.dtype, v.compile) for v in voters}) == 1
+
+
+def _only_classifies_what_it_denoised(model: object) -> bool:
+    """Whether a model is its two parts and no more: the joint pass calls these, and knows nothing around them."""
+    if type(model) is not Denoised or not isinstance(model.classifier, nn.Module):
+        return False
+    return not (model._forward_hooks or model._forward_pre_hooks or "forward" in vars(model))
 
 
 def joint_voter(voters: Sequence[Voter]) -> Voter:

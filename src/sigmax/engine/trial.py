@@ -32,6 +32,7 @@ from torch import Tensor, nn
 
 from sigmax.engine.outputs import differences
 from sigmax.errors import RequestError
+from sigmax.models.content import weights_of
 
 Call = Callable[[Tensor], Tensor]  # a batch to logits or class ids
 COPIES = 32  # noisy copies that a trial is made of
@@ -156,16 +157,14 @@ def _refuse(found: str, apart: float, advice: str) -> NoReturn:
     )
 
 
-def stamp(model: object) -> object:
+def state_of(model: object) -> str | None:
     """What tells whether a module's tensors changed, by their content; None where that cannot be known.
 
     Of a function nothing is known: it may hold a network that was trained or put into training mode meanwhile.
     """
     if not isinstance(model, nn.Module):
         return None
-    tensors = [*model.parameters(), *model.buffers()]
     try:
-        sums = [tensor.detach().sum(dtype=torch.float64) for tensor in tensors]
-        return [float(one) for one in torch.stack([one.to(sums[0].device) for one in sums])] if sums else []
-    except (RuntimeError, NotImplementedError):  # a kind of tensor that cannot be summed
+        return weights_of(model)
+    except (RuntimeError, NotImplementedError):  # a kind of tensor that has no plain bytes
         return None

@@ -1,7 +1,7 @@
 """A network as a voter: a batch of noisy inputs in, one class id each out."""
 
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from sigmax.engine import compilation, placement, trial
 from sigmax.engine.exact import exact_scores, in_double
+from sigmax.engine.modes import eval_mode
 from sigmax.engine.outputs import class_ids, raised_by_model
 from sigmax.engine.precision import check_computes_in, full_precision
 from sigmax.engine.settings import Model, Precision, batch_size, cpu_batch, device_of, dtype_of
@@ -130,23 +131,31 @@ class Voter:
         if not unchanged:
             self._double = None  # the model may have been trained since
         self.fit_to(x[0].numel())
-        self.copies(fresh=True)
-        weights = None if unchanged else trial.stamp(self.model)
+        self.copies(fresh=not unchanged)
+        weights = None if unchanged else trial.state_of(self.model)
         noisy = trial_copies(x, sigma, trial.COPIES).to(self.device)
-        self._settle_layout(noisy[: trial.SMALL].clone(), sigma)
+        if not self._was_tried(x, sigma, weights, unchanged=unchanged):
+            self._settle_layout(noisy[: trial.SMALL].clone(), sigma)
         plain = partial(self._trial, self.model, sigma=sigma)
         with voting([self]):
             trial.small_trial(plain, noisy, self.dtype)
             if self.compile == compilation.AUTO and self._tried_for != x.shape[1:]:
                 self._choose_mode(noisy[:1], sigma)
-            settled = x.shape[1:], sigma, self.mode, self.layout
-            before = self._tried.get((*settled, self.batch))
-            if self.votes and not (before and (unchanged or before == (weights,) != (None,))):
+            if self.votes and not self._was_tried(x, sigma, weights, unchanged=unchanged):
+                settled = self._settled(x, sigma)
                 alike = trial_copies(x[:1], sigma, trial.COPIES).to(self.device)  # of one input, as most batches are
                 reference = trial.answers_in_small_batches(plain, alike)
                 self._try_as_voting(alike, sigma, reference)
                 trial.pair_trial(plain, alike, reference, self.dtype)
                 self._tried[*settled, self.batch] = (weights,)
+
+    def _settled(self, x: Tensor, sigma: float) -> tuple[object, ...]:
+        return x.shape[1:], sigma, self.mode, self.layout
+
+    def _was_tried(self, x: Tensor, sigma: float, weights: str | None, *, unchanged: bool) -> bool:
+        """Whether full batches of such inputs were tried in the form that votes now, and with these weights."""
+        before = self._tried.get((*self._settled(x, sigma), self.batch))
+        return before is not None and (unchanged or before == (weights,) != (None,))
 
     def _try_as_voting(self, noisy: Tensor, sigma: float, reference: Tensor) -> None:
         """Try the sizes of batches that are cast, in the form that votes. Where memory ends, batches are halved."""
@@ -203,6 +212,8 @@ class Voter:
             except torch.OutOfMemoryError:
                 self._halve_batch()
             else:
+                if len(parts) == 1:
+                    return parts[0]
                 votes, invalid = zip(*parts, strict=True)
                 return torch.cat(votes), torch.stack(invalid).any()
 
@@ -223,13 +234,25 @@ class Voter:
     def output(self, batch: Tensor, sigma: float) -> Tensor:
         """What the network returns for a batch of at most `batch` noisy inputs."""
         batch = self._laid_out(batch.to(self.device))
-        small = self.batch // PIECES
-        if not self.compiled or len(batch) >= self.batch:
+        size = self._run_as(len(batch))
+        if size == len(batch):
             return self._call(self._forward, batch, sigma)
-        if small < LEAST_PIECE or len(batch) > self.batch // 2:
-            return self._padded(batch, self.batch, sigma)
+        if size > len(batch):
+            return self._padded(batch, size, sigma)
         # Adaptive sampling has small rounds. A captured graph overwrites its output, so each piece's is copied.
-        return torch.cat([self._padded(piece, small, sigma).clone() for piece in torch.split(batch, small)])
+        return torch.cat([self._padded(piece, size, sigma).clone() for piece in torch.split(batch, size)])
+
+    def _run_as(self, rows: int) -> int:
+        """The size of the batches that so many rows, at most a batch, are run in: a compiled network has two."""
+        small = self.batch // PIECES
+        if not self.compiled or rows >= self.batch:
+            return rows
+        return self.batch if small < LEAST_PIECE or rows > self.batch // 2 else small
+
+    def padding(self, votes: int) -> int:
+        """How many rows are run in vain when so many votes are cast in full batches and one of what is left."""
+        left = votes % self.batch
+        return -left % self._run_as(left) if left else 0
 
     def _padded(self, batch: Tensor, size: int, sigma: float) -> Tensor:
         """A compiled network is compiled for each size of batch, so there are two; what is padded is cut off again."""
@@ -250,7 +273,7 @@ class Voter:
         output = self._exact_scores(batch.double())
         bits = 32 if output is None else 64
         if output is None:
-            output = self._call(self._forward, batch, 0.0)
+            output = self._call(self._forward, batch.clone(), 0.0)  # a copy: it may work in place
         class_ids(output, len(batch), self.classes)
         if not bool(output.isfinite().all()):
             raise RunError("the model returned scores that are not finite. Check the weights and their precision")
@@ -299,10 +322,7 @@ class Voter:
 
 @contextmanager
 def voting(voters: Iterable[Voter]) -> Iterator[None]:
-    """Within it the voters' modules are in eval mode, on their devices and laid out; afterwards as they were.
-
-    In training mode a vote would depend on the batch it stands in, and no certificate would hold.
-    """
+    """Within it the voters' modules are in eval mode, on their devices and laid out; afterwards as they were."""
     voters = list(voters)
     usual = [voter for voter in voters if voter.layout is torch.contiguous_format]
     laid_out = [voter for voter in voters if voter.layout is not torch.contiguous_format]
@@ -312,23 +332,5 @@ def voting(voters: Iterable[Voter]) -> Iterator[None]:
         stack.enter_context(placement.in_place([voter.copies() for voter in (*laid_out, *usual)], keep))
         for model in {id(voter.model): voter.model for voter in voters}.values():
             if isinstance(model, nn.Module):
-                stack.enter_context(_eval_mode(model))
+                stack.enter_context(eval_mode(model))
         yield
-
-
-@contextmanager
-def _eval_mode(model: nn.Module) -> Iterator[None]:
-    if not any(part.training for part in model.modules()):
-        yield
-        return
-    before = [(part, part.training) for part in model.modules()]
-    with suppress(NotImplementedError):  # an exported program has its mode built in
-        model.eval()
-    try:
-        yield
-    finally:
-        if before[0][1]:
-            with suppress(NotImplementedError):
-                model.train()
-        for part, training in before:
-            part.training = training

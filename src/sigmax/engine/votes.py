@@ -3,19 +3,22 @@
 # x inputs; an item is what is asked of one input; the votes of a round lie end to end on one line, cut into batches
 
 The layout of a round depends only on what is asked, never on what is already known, so a resumed run casts each
-missing vote in the batch it would have stood in. A batch in which nothing is unknown is not run.
+missing vote in the batch it would have stood in. A batch in which nothing is unknown is not run. Rows that a compiled
+network would be padded with cast votes that are likely to be asked for next (see `ahead`).
 """
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, chain
+from typing import Generic, NamedTuple
 
 import torch
 from torch import Tensor
 
 from sigmax import radius
+from sigmax.engine.ahead import Ahead
 from sigmax.engine.fillers import Spans, filler_for
-from sigmax.engine.inputs import Item, Noisy, sent
+from sigmax.engine.inputs import Arriving, Item, Noisy, sent
 from sigmax.engine.outputs import refuse_invalid
 from sigmax.engine.settings import keep_freed_memory
 from sigmax.engine.sharing import joint_voter
@@ -38,6 +41,7 @@ from sigmax.rules.replay import Recording
 
 MOST_BATCHES = 64  # that a round fills: the last one is seldom full, so they should be many
 Recorded = Mapping[int, Sequence[Stage]]  # position of an input -> the stages already recorded for it
+Recordings = Mapping[int, Recording]
 Counted = tuple[int, tuple[Counts | None, ...]]  # position of an input, and the counts of each request
 
 
@@ -67,26 +71,56 @@ def _rounds(
     than fills `MOST_BATCHES`. So large requests do not wait for each other: inputs finish one after another, and a
     run that is cut loses the votes of a few. A CPU is slow: results come batch by batch, else by rounds.
     """
-    asked = {position: next(procedure) for position, procedure in enumerate(procedures)}
+    open_ones, recorded = Asking(procedures), {position: Recording(stages) for position, stages in known.items()}
     most = MOST_BATCHES * max(voter.batch for voter in voters.values())
     patience = 1 if any(voter.device.type == "cpu" for voter in voters.values()) else len(procedures)
-    ended = list[tuple[int, Result]]()  # a handful together: to hand them out costs a change of every network's mode
-    while asked:
-        now = first_requests(asked, most)
-        asked = {position: question for position, question in asked.items() if position not in now}
-        for replies in answer(now, inputs, voters, known):
+    while open_ones.asked:
+        for replies in answer(open_ones.taken(most), inputs, voters, recorded, open_ones.ahead):
             for position, reply in replies:
-                try:
-                    asked[position] = procedures[position].send(reply)
-                except StopIteration as end:
-                    ended.append((position, end.value))
-            if len(ended) >= patience:
-                yield ended
-                ended = []
-        asked = dict(sorted(asked.items()))
-        if ended:
-            yield ended
-            ended = []
+                open_ones.reply(position, reply)
+            if len(open_ones.ended) >= patience:
+                yield open_ones.take_ended()
+        open_ones.answer_from(recorded)
+        if open_ones.ended:
+            yield open_ones.take_ended()
+
+
+class Asking(Generic[Result]):
+    """What the procedures ask at the moment, by input, and the results of those that ended."""
+
+    def __init__(self, procedures: Sequence[Procedure[Result]]) -> None:
+        self.procedures: Sequence[Procedure[Result]] = procedures
+        self.asked = {position: next(procedure) for position, procedure in enumerate(procedures)}
+        self.ended: list[tuple[int, Result]] = []  # handed out together: it costs a change of every network's mode
+        self.ahead = Ahead()
+
+    def taken(self, most: int) -> dict[int, Question]:
+        """The requests of the next round, which are asked no longer."""
+        now = first_requests(dict(sorted(self.asked.items())), most)
+        for position in now:
+            del self.asked[position]
+        return now
+
+    def reply(self, position: int, reply: Answer) -> None:
+        """Send an answer, and take down what is asked next."""
+        try:
+            self.asked[position] = self.procedures[position].send(reply)
+        except StopIteration as end:
+            self.asked.pop(position, None)
+            self.ended.append((position, end.value))
+            self.ahead.forget(position)
+
+    def answer_from(self, recorded: Recordings) -> None:
+        """Answer what was cast before it was asked for."""
+        for position in sorted(self.asked):
+            while position in self.asked and (waiting := self.ahead.take(position, self.asked[position])):
+                question = self.asked[position]
+                self.reply(position, waiting[0] or recorded[position].answer(question))
+
+    def take_ended(self) -> list[tuple[int, Result]]:
+        """The results that were not handed out yet."""
+        some, self.ended = self.ended, []
+        return some
 
 
 def first_requests(asked: Mapping[int, Question], most: int) -> dict[int, Question]:
@@ -102,18 +136,17 @@ def first_requests(asked: Mapping[int, Question], most: int) -> dict[int, Questi
 
 
 def answer(
-    asked: Mapping[int, Question], inputs: Noisy, voters: Mapping[str, Voter], known: Recorded
+    asked: Mapping[int, Question], inputs: Noisy, voters: Mapping[str, Voter], recorded: Recordings, ahead: Ahead
 ) -> Iterator[list[tuple[int, Answer]]]:
     """The answers to all requests, those known at once together; what can share a batch does.
 
-    A GPU has its work when this returns.
+    A GPU has its work when this returns. What is cast `ahead` waits there.
     """
     together: dict[tuple[int, str, float | None], tuple[Voter, list[Item]]] = {}
     scored = list[tuple[int, Answer]]()
     for position, question in asked.items():
         assert not isinstance(question, SigmaRequest)  # the scheme answers these
-        stages = known.get(position, ())
-        reply = Recording(stages).answer(question) if stages else None
+        reply = recorded[position].answer(question) if position in recorded else None
         if isinstance(question, ScoreRequest):
             scored.append((position, reply or score(voters[question.network], inputs.x[position])))
             continue
@@ -124,7 +157,7 @@ def answer(
         # One network may have several names. A batch has one distribution, and one level if the model takes sigma.
         shared = id(voter), noise.name, noise.sigma if voter.takes_sigma else None
         together.setdefault(shared, (voter, []))[1].append(Item(position, requests, _as_counts(reply)))
-    tallies = [tally(voter, items, inputs) for voter, items in together.values()]
+    tallies = [tally(voter, items, inputs, ahead) for voter, items in together.values()]
     counted = ([(position, _as_answer(counts)) for position, counts in some] for some in chain(*tallies))
     return chain([scored], counted)
 
@@ -147,19 +180,37 @@ def score(voter: Voter, x: Tensor) -> Scores:
     return Scores(int(top), float(first), float(second), size, radius.rounding(x.numel(), bits=bits))
 
 
-def tally(voter: Voter, items: Sequence[Item], inputs: Noisy) -> Iterator[list[Counted]]:
-    """Cast the votes of `items` batch by batch; on a CPU the counts that a batch completes come right after it.
+def tally(voter: Voter, asked: Sequence[Item], inputs: Noisy, ahead: Ahead | None = None) -> Iterator[list[Counted]]:
+    """Cast the votes asked for batch by batch; the counts that a batch completes come by themselves.
 
-    A GPU is given all batches before this returns, and asked for its counts when they are wanted: so the networks of
-    a round follow each other without a pause.
+    A GPU is given all batches before this returns, so the networks of a round follow each other without a pause, and
+    what is done with the first counts takes its time while the last are cast. On a CPU a batch is cast when its counts
+    are wanted. `ahead`: what else may be cast where rows would be run in vain.
     """
-    work = Casting(voter, items, inputs)
+    room = voter.padding(sum(item.request.n for item in asked)) if ahead else 0
+    work = Casting(voter, [*asked, *(ahead.items(asked, room) if ahead else ())], inputs)
     if voter.device.type == "cpu":
         keep_freed_memory()
-        return (work.counted() for _ in work.batches())
-    for _ in work.batches():
-        pass
-    return (work.counted() for _ in range(1))  # asked when it is wanted
+        return (_sorted_out(work.counts_of(portion), ahead) for portion in work.portions())
+    return (_sorted_out(work.counts_of(portion), ahead) for portion in list(work.portions()))
+
+
+def _sorted_out(counted: Iterator[tuple[Item, tuple[Counts | None, ...]]], ahead: Ahead | None) -> list[Counted]:
+    """The counts that were asked for; the others wait."""
+    asked = list[Counted]()
+    for item, counts in counted:
+        if ahead and item.ahead:
+            ahead.keep(item, counts)
+        else:
+            asked.append((item.position, counts))
+    return asked
+
+
+class Portion(NamedTuple):
+    """Items that a batch completed, and their counts on the way to the host, with a last one: of invalid batches."""
+
+    items: Sequence[Item]
+    counts: Arriving
 
 
 class Casting:
@@ -172,35 +223,35 @@ class Casting:
         self.filler = filler_for(voter.device, inputs, items, self.size)
         self.shifts = sent(torch.tensor([0, *accumulate(voter.parts)][:-1]), voter.device)
         self.counts = torch.zeros(len(items) * voter.classes, dtype=torch.int64, device=voter.device)
-        self.invalid = torch.zeros((), dtype=torch.bool, device=voter.device)
-        self.done = self.reported = 0
+        self.invalid = torch.zeros(1, dtype=torch.int64, device=voter.device)
 
-    def batches(self) -> Iterator[None]:
-        """Cast the votes, one batch at a step."""
+    def portions(self) -> Iterator[Portion]:
+        """Cast the votes, one batch at a step; the items that it completed, if any."""
+        done = 0
         for first in range(0, self.ends[-1], self.size):
             last = min(first + self.size, self.ends[-1])
-            touched = overlapping(self.ends, self.done, last)
+            touched = overlapping(self.ends, done, last)
             if any(self.items[i].known is None for i in touched):
                 self._cast([(i, *span(self.items, self.ends, i, first, last)) for i in touched])
-            self.done += sum(self.ends[i] <= last for i in touched)
-            yield
+            begun, done = done, done + sum(self.ends[i] <= last for i in touched)
+            if begun < done:
+                cells = self.counts[begun * self.voter.classes : done * self.voter.classes]
+                yield Portion(self.items[begun:done], Arriving(torch.cat([cells, self.invalid])))
 
     def _cast(self, spans: Spans) -> None:
         batch, rows = self.filler.fill(spans)
         votes, bad = self.voter.vote(batch, self.items[spans[0][0]].request.sigma)
         cells = (rows.to(votes.device)[:, None] * self.voter.classes + self.shifts + votes).flatten()
         self.counts.scatter_add_(0, cells, torch.ones_like(cells))
-        self.invalid |= bad
+        self.invalid += bad
 
-    def counted(self) -> list[Counted]:
-        """The counts of the items that were completed since this was last asked."""
-        if self.done == self.reported:
-            return []
-        refuse_invalid(self.invalid, self.voter.classes)
-        first, self.reported = self.reported, self.done
-        table = self.counts.view(-1, self.voter.classes)[first : self.done].tolist()  # the one copy to the host
-        items = self.items[first : self.done]
-        return [(item.position, complete(item, row, self.voter.parts)) for item, row in zip(items, table, strict=True)]
+    def counts_of(self, portion: Portion) -> Iterator[tuple[Item, tuple[Counts | None, ...]]]:
+        """The counts of these items, once they have arrived."""
+        *counts, invalid = portion.counts.wait().tolist()
+        refuse_invalid(invalid, self.voter.classes)
+        for place, item in enumerate(portion.items):
+            first = place * self.voter.classes
+            yield item, complete(item, counts[first : first + self.voter.classes], self.voter.parts)
 
 
 def complete(item: Item, counted: Sequence[int], parts: Sequence[int]) -> tuple[Counts | None, ...]:

@@ -56,13 +56,12 @@ def certify_run(
     """Certify every `skip`-th input from `start`, at most `maximum`, into the run file `out`.
 
     `dataset`: a `sigmax.data.Dataset`, or what `sigmax.data.as_dataset` takes: a source such as "digits" or
-    "cifar10:PATH" (its split "test"), (images, labels), a torch Dataset or DataLoader, a Hugging Face dataset. Labels
-    may be None. The whole of it is read once for its fingerprint.
+    "cifar10:PATH" (its split "test"), (images, labels), a torch Dataset or DataLoader, a Hugging Face dataset. The
+    whole of it is read once for its fingerprint.
 
-    Everything that can be refused is refused first. A run that was cut, killed or interrupted is continued by
-    the same call and ends with the same records as one left alone; a finished run is returned as it is.
-    A run of fewer of these inputs is extended: it keeps its records and ends with those of a run begun with all. Of a
-    run of more inputs those asked for are returned, and the file stays as it is.
+    Everything that can be refused is refused first. A run that was cut is continued by the same call, one of fewer of
+    these inputs is extended; either ends with the records of a run left alone. Of a finished run of these inputs or
+    more those asked for are returned, and the file stays as it is.
     `sampling`, `targets`, `tolerance`: as for `certify`. `seen` is called with each record once it is safe.
     `watch(done, total)` counts inputs; without it a terminal or a notebook shows a bar, and `sx.silent` shows none.
     `workers`: how many processes share the work; the records are those of one process on the same kind of device.

@@ -10,8 +10,7 @@ from sigmax.data import Dataset
 from sigmax.errors import RequestError
 from sigmax.jobs.sigma_check import described, sigma_findings
 from sigmax.radius import Memory, rounding
-from sigmax.records.lines import Record
-from sigmax.records.run import Run, record_lines
+from sigmax.records.run import Run, numbered_records
 from sigmax.records.verify import Finding
 from sigmax.request import refuse_other
 from sigmax.rules.certificate import Role
@@ -68,12 +67,6 @@ def _refuse_another_system(run: Run, scheme: "Scheme", dataset: Dataset) -> None
     refuse_other(there, here, what, "Give the one it was certified with", hints={"behaviour": HINT})
 
 
-def _numbered(run: Run) -> Iterator[tuple[int, Record]]:
-    """The records, each with the line that it stands in."""
-    lines = record_lines(run.path)
-    yield from ((lines[record.index], record) for record in run.records)
-
-
 def _size_findings(rule: Mapping[str, Any], dataset: Dataset) -> Iterator[Finding]:
     """Semi-elastic radii shrink with the dimension, which is the images' and nobody's choice."""
     size = math.prod(dataset.shape)
@@ -89,7 +82,7 @@ def _score_findings(run: Run, dataset: Dataset) -> Iterator[Finding]:
         return
     dim = math.prod(dataset.shape)
     least = rounding(dim, bits=64)
-    for line, record in _numbered(run):
+    for line, record in numbered_records(run):
         scored = [stage for stage in record.certificate.stages if stage.role is Role.SCORE]
         if not scored:
             continue
@@ -105,7 +98,7 @@ def _score_findings(run: Run, dataset: Dataset) -> Iterator[Finding]:
 
 
 def _label_findings(run: Run, dataset: Dataset) -> Iterator[Finding]:
-    for line, record in _numbered(run):
+    for line, record in numbered_records(run):
         if record.index >= len(dataset):
             yield Finding(line, f"input {record.index} is not in the data, which has {len(dataset)} inputs")
             continue
@@ -118,7 +111,7 @@ def _label_findings(run: Run, dataset: Dataset) -> Iterator[Finding]:
 def _memory_findings(run: Run, rule: MemorizedRule, dataset: Dataset) -> Iterator[Finding]:
     """Where a distance is wrong or a ball was overlooked: the memory is built again, in the order of the file."""
     plan, memory = run.plan, Memory(dataset.pixels([0]).size)
-    for line, record in _numbered(run):
+    for line, record in numbered_records(run):
         c, x = record.certificate, dataset.pixels([record.index]).ravel()
         procedure = rule.certifying(n0=plan.n0 or 0, n=plan.n, alpha=plan.alpha, sampling=remade(plan.sampling))
         found, _ = memory.explain(x, *rule.proposed(replay(procedure, c.stages)))

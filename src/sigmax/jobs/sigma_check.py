@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sigmax.data import Dataset
 from sigmax.errors import RequestError
 from sigmax.radius.distances import near_distances, relative_error, square_norms, squares_about
-from sigmax.records.run import Run, record_lines
+from sigmax.records.run import Run, numbered_records
 from sigmax.records.verify import Finding
 from sigmax.rules.certificate import Role, joined
 from sigmax.rules.elastic import PROVED, ROUNDING
@@ -90,11 +90,12 @@ def field_of(part: str, plain: Mapping[str, Any], train: Dataset | None, scheme:
 
 
 def _recorded(run: Run, part: str) -> Sigmas:
-    lines, rows = record_lines(run.path), list[tuple[int, int, float]]()
-    for record in run.records:
-        for stage in record.certificate.stages:
-            if stage.role is Role.SIGMA and stage.part == part:
-                rows.append((lines[record.index], record.index, stage.sigma))
+    rows = [
+        (line, record.index, stage.sigma)
+        for line, record in numbered_records(run)
+        for stage in record.certificate.stages
+        if stage.role is Role.SIGMA and stage.part == part
+    ]
     return Sigmas([row[0] for row in rows], [row[1] for row in rows], np.array([row[2] for row in rows]))
 
 

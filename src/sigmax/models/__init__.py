@@ -12,14 +12,13 @@ Architectures are named from a registry that users can add to in Python; no file
 from sigmax.models.adapters.callables import Onnx
 from sigmax.models.adapters.programs import Program, from_code, open_program
 from sigmax.models.adapters.transformers import from_transformers
-from sigmax.models.architectures.registry import build, build_denoiser, denoiser_names, names, register
+from sigmax.models.architectures.registry import build, names, register
 from sigmax.models.checkpoints.bfloat16 import round_weights
 from sigmax.models.checkpoints.checkpoint import Checkpoint, fingerprint, load, load_denoiser, read, save
 from sigmax.models.checkpoints.description import Description
 from sigmax.models.checkpoints.imported import import_weights
-from sigmax.models.classifier import Classifier, create, describe
+from sigmax.models.classifier import Classifier, Denoiser, create, create_denoiser, describe
 from sigmax.models.denoised import Denoised
-from sigmax.models.denoiser import Denoiser, create_denoiser
 from sigmax.models.normalise import PRESETS, Normalisation, Normalise, Normalised, normalisation
 from sigmax.models.selective import Selective, selective
 
@@ -37,10 +36,8 @@ __all__ = [
     "Program",
     "Selective",
     "build",
-    "build_denoiser",
     "create",
     "create_denoiser",
-    "denoiser_names",
     "describe",
     "fingerprint",
     "from_code",

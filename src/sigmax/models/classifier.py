@@ -1,4 +1,4 @@
-"""A model that can say what it is."""
+"""Models that can say what they are: classifiers and denoisers."""
 
 from collections import OrderedDict
 from dataclasses import replace
@@ -49,6 +49,26 @@ def check_shape(images: Tensor, description: Description) -> None:
     )
 
 
+class Denoiser(nn.Module):
+    """A registered network that removes noise: pixels with noise `sigma` on them to pixels on [0, 1].
+
+    `network` and `description` are as those of a `Classifier`.
+    """
+
+    takes_sigma = True
+
+    def __init__(self, network: nn.Module, description: Description) -> None:
+        super().__init__()
+        self.network = network
+        self.description = description
+
+    def forward(self, noisy: Tensor, sigma: float | Tensor) -> Tensor:
+        """The images without their noise, not clamped; `sigma` in pixels, one number or a tensor (n,)."""
+        check_shape(noisy, self.description)
+        clean: Tensor = self.network(noisy, sigma)
+        return clean
+
+
 def create(description: Description) -> Classifier:
     """The described model with fresh weights, in eval mode, on the CPU.
 
@@ -59,14 +79,24 @@ def create(description: Description) -> Classifier:
         raise RequestError(
             f"a {description.architecture!r} of 0 classes is a denoiser; make it with sigmax.models.create_denoiser"
         )
-    complete = all_options(description.architecture, description.options)
-    network = build(
-        description.architecture,
-        classes=description.classes,
-        input_shape=description.input_shape,
-        **complete,
-    )
-    return Classifier(network, replace(description, options=complete)).eval()
+    return Classifier(*_built(description)).eval()
+
+
+def create_denoiser(description: Description) -> Denoiser:
+    """The described denoiser, likewise."""
+    if not description.denoises:
+        raise RequestError(
+            f"a denoiser's description has classes=0, this one of a {description.architecture!r} has "
+            f"{description.classes}; make a classifier with sigmax.models.create"
+        )
+    return Denoiser(*_built(description)).eval()
+
+
+def _built(description: Description) -> tuple[nn.Module, Description]:
+    name, shape = description.architecture, description.input_shape
+    complete = all_options(name, description.options)
+    network = build(name, classes=description.classes, input_shape=shape, **complete)
+    return network, replace(description, options=complete)
 
 
 def describe(model: object) -> Description | None:

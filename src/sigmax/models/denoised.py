@@ -13,8 +13,7 @@ from torch import Tensor, nn
 
 from sigmax.errors import RequestError
 from sigmax.models.adapters.exported import as_callable
-from sigmax.models.classifier import Classifier
-from sigmax.models.denoiser import Denoiser
+from sigmax.models.classifier import Classifier, Denoiser
 
 Network = Callable[..., Tensor]
 

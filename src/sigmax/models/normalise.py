@@ -4,47 +4,30 @@ A sigma means nothing without a scale. Here it is the scale of pixels in [0, 1],
 pixels with their noise on them; shifting and scaling the channels is the model's own affair.
 """
 
-import math
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from typing import Annotated
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
+from sigmax.config.validation import Numbers, Positive, options
 from sigmax.errors import RequestError
 
 
-@dataclass(frozen=True)
+@options
 class Normalisation:
     """The mean and standard deviation of each channel, in units of pixels in [0, 1]."""
 
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
+    mean: Annotated[Numbers, Field(min_length=1)]
+    std: Annotated[tuple[Positive, ...], Field(strict=False)]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "mean", _numbers(self.mean))
-        object.__setattr__(self, "std", _numbers(self.std))
-        if not self.mean or len(self.mean) != len(self.std):
+        if len(self.mean) != len(self.std):
             raise RequestError(
                 f"normalisation needs one mean and one std a channel, got means {self.mean} and stds {self.std}"
             )
-        if not all(map(math.isfinite, self.mean)) or not all(0 < value < math.inf for value in self.std):
-            raise RequestError(
-                f"normalisation needs finite means and positive stds, got means {self.mean} and stds {self.std}"
-            )
-
-
-def _numbers(values: Iterable[object]) -> tuple[float, ...]:
-    """The values as floats. Text is refused even where it spells a number: a list was meant, or another file."""
-    try:
-        if isinstance(values, str) or any(isinstance(value, str | bytes) for value in values):
-            raise TypeError("text instead of numbers")
-        return tuple(float(value) for value in values)  # type: ignore[arg-type]  # it refuses what it cannot take
-    except (TypeError, ValueError, OverflowError) as error:
-        raise RequestError(
-            f"normalisation needs one number a channel as mean and as std ({error}); got {values!r:.80}"
-        ) from error
 
 
 PRESETS: dict[str, Normalisation | None] = {

@@ -1,20 +1,10 @@
-"""Packages that only some uses need, and files that may have to be fetched first."""
+"""Files that may have to be fetched first."""
 
 import os
 from collections.abc import Sequence
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
-from sigmax.errors import RequestError, RunError
-
-
-def needs(package: str, *, extra: str, why: str) -> Any:
-    """The package, or an error that says how to get it."""
-    try:
-        return import_module(package)
-    except ImportError as error:
-        raise RequestError(f"{package} is needed {why}: pip install 'sigmax[{extra}]' ({error})") from error
+from sigmax.errors import RequestError, RunError, needs
 
 
 def fetched(

@@ -73,7 +73,9 @@ class Cascades:
         last, *rest = experts
         levels = []
         for place, threshold in zip(range(len(rest), 0, -1), confidence, strict=True):
-            network: nn.Module = self.network(place)
+            # Of one network for all there is to be one in memory, and one file in the system's folder.
+            one = last.voters["base"].model if self.config.experts.one_network else None
+            network: nn.Module = one if isinstance(one, nn.Module) else self.network(place)
             if threshold:  # else it never defers
                 network = models.selective(network, confidence=threshold)
             rule = self.config.experts.rule_of(place, last.classes)

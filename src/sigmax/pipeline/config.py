@@ -68,6 +68,8 @@ class PipelineConfig(Options):
             raise RequestError("it needs router, which builds a Dual, or cascade, or both")
         if self.steps[:1] != ("router",):
             raise RequestError(f"steps must begin with 'router'; got {list(self.steps)}")
+        if not self.certify.rules and self.cascade is None:
+            raise RequestError("certify.rules must name a rule of the Dual: without a [cascade] it is the system")
         if self.calibrate is not None and self.cascade is None:
             raise RequestError("[calibrate] chooses the confidence thresholds of a [cascade]; a Dual has none")
         if self.router is not None:

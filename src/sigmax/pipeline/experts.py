@@ -11,6 +11,7 @@ from sigmax.pipeline.config import PipelineConfig
 from sigmax.pipeline.data import PipelineData
 from sigmax.pipeline.files import saved
 from sigmax.pipeline.phase import Advance, Phase
+from sigmax.pipeline.tables import ExpertsConfig
 from sigmax.rules.smoothed import SmoothedRule
 from sigmax.rules.splitting import SplittingRule
 from sigmax.schemes.scheme import Scheme
@@ -21,7 +22,7 @@ from sigmax.train.classifier import train_classifier
 from sigmax.train.loop.noisy import NoiseName
 from sigmax.train.methods.base import Method
 from sigmax.train.methods.registry import make_method
-from sigmax.train.methods.several_noises import Mixed
+from sigmax.train.methods.several_noises import mixed
 
 Trained = tuple[NoiseName, float]  # a noise and its level
 
@@ -91,8 +92,8 @@ class Experts:
         folders = [Path(folder) for folder in self._folders(fold)]
         if experts.one_network:
             systems = dict(zip(folders, experts.trained, strict=True))
-            mixed = partial(_mixed, experts.levels, experts.noise)
-            yield self._phase("experts", _Training(nets / "experts.safetensors", systems, fold, 0, mixed))
+            made = partial(_for_all, experts)
+            yield self._phase("experts", _Training(nets / "experts.safetensors", systems, fold, 0, made))
             return
         for place, (name, own, folder) in enumerate(zip(self.names, experts.trained, folders, strict=True)):
             method, _, hyper = experts.method_of(place)
@@ -149,10 +150,11 @@ class _Training:
     method: Callable[[float], Method]
 
 
-def _mixed(levels: tuple[float, ...], noise: NoiseName, largest: float) -> Method:
-    """Training under all the levels at once; the largest is one of them."""
+def _for_all(experts: ExpertsConfig, largest: float) -> Method:
+    """Training of one network under all the levels at once; the largest is one of them."""
     del largest
-    return Mixed(levels, noise=noise)
+    name, _, hyper = experts.method_of(0)
+    return mixed(name, experts.levels, hyper, experts.noise)
 
 
 def _inside_fold(fold: int) -> str:

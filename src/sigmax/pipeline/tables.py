@@ -22,6 +22,7 @@ from sigmax.train.finetune import FINE_TUNING, check_tuning
 from sigmax.train.loop.noisy import NoiseName
 from sigmax.train.loop.settings import Settings
 from sigmax.train.methods.registry import make_method
+from sigmax.train.methods.several_noises import mixed
 from sigmax.train.router.options import check_loss
 from sigmax.train.router.presets import SMALL
 
@@ -76,7 +77,9 @@ class ExpertsConfig(NetworkConfig):
         Positive | None,
         about("beside scales: scale of one more expert, exact in l1; the first of the routes, the last of a cascade"),
     ] = None
-    one_network: Annotated[bool, about("one network under all sigmas, rather than one for each")] = False
+    one_network: Annotated[
+        bool, about("one network under all sigmas, by gaussian or consistency, rather than one for each")
+    ] = False
     options: Annotated[Tables, OPTIONS] = Field(default_factory=dict)  # type: ignore[assignment]  # see `network_of`
     method: Annotated[str | tuple[str, ...], about("training method: one for all, or a list")] = GAUSSIAN
     hyper: Annotated[Tables, about("hyper-parameters of the method: one for all, or a list")] = Field(
@@ -137,15 +140,14 @@ class ExpertsConfig(NetworkConfig):
                 )
         if self.one_network and self.splitting:
             raise RequestError("one_network is for several scales of one noise; leave it out, or splitting")
-        if self.one_network and (self.method != GAUSSIAN or self.hyper):
-            raise RequestError(
-                f"one_network trains by cross-entropy under a random one of the {self._called}; leave out method and "
-                "hyper, or train a network for each of them"
-            )
         if self.one_network and lists:
             raise RequestError(
                 f"one_network trains one network for all {self._called}; give one {lists[0]}, not a list"
             )
+        if self.one_network:
+            method, _, hyper = self.method_of(0)
+            mixed(method, self.levels, hyper, self.noise).images(self.training.batch)
+            return
         for place_, (noise, _) in enumerate(self.trained):
             make_method(*self.method_of(place_), noise=noise).images(self.training.batch)
 
@@ -287,7 +289,9 @@ class CascadeConfig(Options):
 class CertifyConfig(VotingConfig):
     """What is certified in the end."""
 
-    rules: Annotated[tuple[Combination, ...], about("rules of a Dual, each a system of its own")] = ("min", "consensus")
+    rules: Annotated[
+        tuple[Combination, ...], about("rules of a Dual, each a system of its own; none: only the cascade is certified")
+    ] = ("min", "consensus")
     experts: Annotated[bool, about("also certify each expert by itself")] = True
     start: Annotated[int, about("index of the first input")] = 0
     skip: Annotated[int, about("take every SKIP-th input")] = 1
@@ -295,8 +299,8 @@ class CertifyConfig(VotingConfig):
 
     @model_validator(mode="after")
     def _rules_once(self) -> Self:
-        if not self.rules or len(set(self.rules)) < len(self.rules):
-            raise RequestError(f"rules must name at least one rule, each once; got {list(self.rules)}")
+        if len(set(self.rules)) < len(self.rules):
+            raise RequestError(f"rules must name each rule once; got {list(self.rules)}")
         return self
 
     @property

@@ -105,6 +105,19 @@ def register(name: str, make: Make, *, level: str = "sigma") -> None:
     _levels[name] = level
 
 
+def check_sampled(noise: object) -> Noise:
+    """The noise, if it is of a registered distribution: confidence bounds are of samples, and a plan names it.
+
+    Splitting noise is of none. Its offsets have an order, and the first of them say nothing of the rest.
+    """
+    if isinstance(noise, type) or getattr(noise, "name", None) not in _noises:
+        raise RequestError(
+            "noise must be a distribution such as sx.noise.Gaussian(0.5) or sx.noise.Uniform(0.5), or one that is "
+            f"registered as these are; got {noise!r:.80}. For splitting noise use sx.Splitting(model, scale=...)"
+        )
+    return noise  # type: ignore[return-value]  # as whoever registered it says
+
+
 def noise_from(description: Mapping[str, object]) -> Noise:
     """The noise of a description; a file is not trusted, so everything is checked."""
     name = description.get("noise")

@@ -29,12 +29,15 @@ class Assembly:
         self.plan: Plan | None = None
         self.records: dict[int, Record] = {}
         self.seen = Places()  # the inputs recorded so far, and where
+        self.seconds = 0.0  # that they took
+        self.size = 0  # bytes of the lines taken
         self.finished = False
         self._keep = keep
         self._planned: Container[int] = ()
 
-    def take(self, line: bytes, offset: int = 0) -> Record | None:
-        """Add the next line, which stands there in its file; returns its record, if it holds one."""
+    def take(self, line: bytes) -> Record | None:
+        """Add the next line, without its end; returns its record, if it holds one."""
+        offset, self.size = self.size, self.size + len(line) + 1
         try:
             data = decode(line)
             if self.plan is None:
@@ -68,6 +71,7 @@ class Assembly:
                 f"{'labels' if plan.labelled else 'none'}"
             )
         self.seen.add(record.index, offset)
+        self.seconds += record.seconds
         if self._keep:
             self.records[record.index] = record
         return record

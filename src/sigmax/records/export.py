@@ -2,64 +2,77 @@
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sigmax.errors import RequestError
+from sigmax.errors import RequestError, needs
 from sigmax.files import written_whole
 from sigmax.records.lines import Record
 from sigmax.records.rounding import down
 from sigmax.records.run import Run
-from sigmax.rules.certificate import Certificate
-from sigmax.rules.registry import LevelsTried, entry
+from sigmax.rules.registry import entry
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 RADIUS_DECIMALS = 6
-_HEADER = "idx label predict radius correct time".split()
-_LEVELS_HEADER = "idx label predict radius r_neg correct pred_uc corr_uc stage time".split()
-_MORE = ["sigma", "samples", "limited_by"]  # after what published logs have
-
-Cells = Callable[[Record], tuple[str, ...]]
 
 
 def export_tsv(run: Run, path: str | Path) -> None:
-    """Write the run as published logs are: -1 is an abstention, time a timedelta.
+    """Write the run as published logs are: -1 is an abstention, time a timedelta; without labels their cells are empty.
 
-    Radii are rounded down to six decimals, where published logs have three digits rounded to nearest: the file never
-    claims more than the run. Radii of an imported log are printed as they were. A scheme with levels has the columns
-    of Jeong & Shin's: -2 where a level was undecided; r_neg, the exclusion radius of the levels that deferred;
-    pred_uc and corr_uc, the class by plain shares of the votes; stage, the level that answered or was undecided, 0
-    for the first. The last columns are sigma, samples and limited_by as in `run.frame()`; an imported log has no more
-    than it had. Where the run has no labels, the cells of label, correct and corr_uc are empty.
+    Radii are rounded down to six decimals, so that the file never claims more than the run; those of an imported log
+    are printed as they were. A scheme with levels has the columns of Jeong & Shin's: -2 where a level was undecided;
+    r_neg, the exclusion radius of the levels that deferred; pred_uc and corr_uc, the class by plain shares of the
+    votes; stage, the level that answered or was undecided, 0 for the first.
     """
-    tried = None if run.plan.imported else entry(run.plan.method).levels_tried
-    header, cells = (_HEADER, _plain_cells(run)) if tried is None else (_LEVELS_HEADER, _levels_cells(run, tried))
-    more, further = _further_cells(run)
     ordered = sorted(run.records, key=lambda record: record.index)  # a run has them as they were finished
-    rows = [[*header, *more], *([*cells(record), *further(record)] for record in ordered)]
+    if not ordered:
+        raise RequestError(f"{run.path} holds no certified input yet; certify some before exporting it")
+    # Of an imported log nobody knows more than its sigma, and that only where each row has one.
+    by_row = not run.plan.imported or any(record.certificate.stages for record in ordered)
+    rows = [{**_published(run, record), **(_further(run, record) if by_row else {})} for record in ordered]
     with written_whole(Path(path)) as draft:
-        draft.write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
+        lines = [rows[0].keys(), *(map(str, row.values()) for row in rows)]
+        draft.write_text("".join("\t".join(line) + "\n" for line in lines), encoding="utf-8")
 
 
-def _further_cells(run: Run) -> tuple[list[str], Cells]:
+def _published(run: Run, record: Record) -> dict[str, object]:
+    """The columns of published logs."""
+    c, imported = record.certificate, run.plan.imported
+    tried = None if imported else entry(run.plan.method).levels_tried
+    correct = "" if record.correct is None else int(record.correct)
+    cells = {
+        "idx": record.index,
+        "label": "" if record.label is None else record.label,
+        "predict": -1 if c.predicted is None else c.predicted,
+        "radius": repr(c.radius) if imported else down(c.radius, RADIUS_DECIMALS),
+    }
+    if tried is None:
+        cells |= {"correct": correct}
+    else:
+        went = tried(run.plan.rule, c)
+        uncertified = -1 if went.uncertified is None else went.uncertified
+        cells |= {
+            "predict": -2 if went.undecided else cells["predict"],
+            "r_neg": down(went.excluded, RADIUS_DECIMALS) if went.excluded < math.inf else "inf",
+            "correct": correct,
+            "pred_uc": uncertified,
+            "corr_uc": "" if record.label is None else int(uncertified == record.label),
+            "stage": went.ended,
+        }
+    return {**cells, "time": timedelta(seconds=record.seconds)}
+
+
+def _further(run: Run, record: Record) -> dict[str, object]:
     """The columns that published logs do not have: parameters as they are, with every digit."""
-
-    def sigma(record: Record) -> tuple[str, ...]:
-        value = run.sigma_of(record.certificate)
-        return ("" if math.isnan(value) else repr(value),)
-
-    if run.plan.imported:  # its sigma where each row had one; nobody knows the rest
-        by_row = any(record.certificate.stages for record in run.records)
-        return (["sigma"], sigma) if by_row else ([], lambda record: ())
-    return _MORE, lambda record: (
-        *sigma(record),
-        str(record.certificate.samples),
-        record.certificate.limited_by or "",
-    )
+    sigma = run.sigma_of(record.certificate)
+    cells = {"sigma": "" if math.isnan(sigma) else repr(sigma)}
+    if run.plan.imported:
+        return {**cells}
+    return {**cells, "samples": record.certificate.samples, "limited_by": record.certificate.limited_by or ""}
 
 
 def export_csv(run: Run, path: str | Path) -> None:
@@ -68,45 +81,13 @@ def export_csv(run: Run, path: str | Path) -> None:
         run.frame().to_csv(draft, index=False)
 
 
-def _plain_cells(run: Run) -> Cells:
-    imported = run.plan.imported
-
-    def cells(record: Record) -> tuple[str, ...]:
-        c = record.certificate
-        return (
-            str(record.index),
-            "" if record.label is None else str(record.label),
-            str(-1 if c.predicted is None else c.predicted),
-            repr(c.radius) if imported else down(c.radius, RADIUS_DECIMALS),
-            "" if record.correct is None else str(int(record.correct)),
-            str(timedelta(seconds=record.seconds)),
-        )
-
-    return cells
-
-
-def _levels_cells(run: Run, tried: Callable[[Mapping[str, Any], Certificate], LevelsTried]) -> Cells:
-    plain = _plain_cells(run)
-
-    def cells(record: Record) -> tuple[str, ...]:
-        index, label, predicted, radius, correct, seconds = plain(record)
-        went = tried(run.plan.rule, record.certificate)
-        uncertified = -1 if went.uncertified is None else went.uncertified
-        far = down(went.excluded, RADIUS_DECIMALS) if went.excluded < math.inf else "inf"
-        right = "" if record.label is None else str(int(uncertified == record.label))
-        predicted = "-2" if went.undecided else predicted
-        return (index, label, predicted, radius, far, correct, str(uncertified), right, str(went.ended), seconds)
-
-    return cells
-
-
 def export_parquet(run: Run, path: str | Path) -> None:
     """Write `run.frame()` with every digit, and each stage's counts and bounds as `<stage>_counts` and so on.
 
     A stage that an input did not reach is null. The plan goes along as JSON in the file's metadata, under
     `sigmax.plan`.
     """
-    pa, parquet = _pyarrow()
+    pa, parquet = (needs(name, extra="parquet", why="to write parquet") for name in ("pyarrow", "pyarrow.parquet"))
     table = pa.Table.from_pandas(run.frame(), preserve_index=False)
     for name, kind, values in _stage_columns(run, pa):
         table = table.append_column(name, pa.array(values, type=kind))
@@ -126,12 +107,3 @@ def _stage_columns(run: Run, pa: Any) -> Iterator[tuple[str, "pa.DataType", list
         for column in ("sigma", "n", "counts", "alpha", "lower", "upper", "radius"):
             values = [getattr(by_name.get(name), column, None) for by_name in stages]
             yield f"{name}_{column}", kinds.get(column, pa.float64()), values
-
-
-def _pyarrow() -> tuple[Any, Any]:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError as error:
-        raise RequestError("writing parquet needs pyarrow: pip install 'sigmax[parquet]'") from error
-    return pyarrow, pyarrow.parquet

@@ -4,9 +4,8 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from sigmax.errors import RequestError, RunError
@@ -26,10 +25,9 @@ class Journal:
     """A run file open for writing, locked against a second writer.
 
     An existing file of the same plan is continued; `records` has what it holds, read from it when asked for, so that
-    memory does not grow with the run. A torn last line is cut off;
-    a file of another plan, or one damaged elsewhere, is refused and left as it is. A file of the same plan with fewer
-    inputs is extended: the first record that is written says so. One with more inputs that has all those asked for is
-    left as it is, and `plan` has its inputs then. `seen` is called with every record that was written.
+    memory does not grow with the run. A torn last line is cut off; a file of another plan, or one damaged elsewhere, is
+    refused and left as it is. One with fewer inputs is extended by the first record that is written. One with more that
+    has all those asked for stays, and `plan` has its inputs then. `seen` is called with every record that was written.
     """
 
     def __init__(self, path: Path, plan: Plan, *, seen: Callable[[Record], None] | None = None) -> None:
@@ -92,25 +90,20 @@ class Journal:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.close()
 
     def _load(self) -> None:
         with os.fdopen(os.dup(self._fd), "rb") as file:
-            found = _assembled(self.path, self.plan, file)
-        if found is None:
-            os.ftruncate(self._fd, 0)
+            run = _assembled(self.path, self.plan, file)
+        os.ftruncate(self._fd, run.size)
+        if run.plan is None:
             self._append(encode(self.plan.to_json()))
             return
-        run, there = found.run, found.plan
-        self.plan = _reconciled(self.path, self.plan, run, there)
-        self._extends = not covers(there.inputs, self.plan.inputs)
-        self._places, self._seconds = run.seen, found.seconds
+        self.plan = _reconciled(self.path, self.plan, run, run.plan)
+        self._extends = not covers(run.plan.inputs, self.plan.inputs)
+        self._places, self._seconds = run.seen, run.seconds
         self.finished = run.finished and not self._extends
-        if found.size < os.fstat(self._fd).st_size:
-            os.ftruncate(self._fd, found.size)
 
     def _refuse_moved(self) -> None:
         """Records must not go where nobody will look for them."""
@@ -144,16 +137,6 @@ class Journal:
         return size
 
 
-@dataclass(frozen=True)
-class _Found:
-    """The whole lines of a run file: what they hold, the seconds of the records, and the bytes."""
-
-    run: Assembly
-    plan: Plan
-    seconds: float
-    size: int
-
-
 def check_goes_on(path: Path, plan: Plan) -> None:
     """Raise where a run could not go on in this file, long before it is opened to be written; writes nothing.
 
@@ -169,27 +152,31 @@ def check_goes_on(path: Path, plan: Plan) -> None:
         raise RequestError(f"{path} is not a regular file; choose another output file")
     try:
         with path.open("rb") as file:
-            found = _assembled(path, plan, file)
+            run = _assembled(path, plan, file)
     except OSError as error:
         raise RequestError(f"cannot read {path} ({error.strerror}); choose another output file") from error
-    if found is not None:
-        _reconciled(path, plan, found.run, found.plan)
+    if run.plan is not None:
+        _reconciled(path, plan, run, run.plan)
 
 
-def _assembled(path: Path, plan: Plan, lines: Iterable[bytes]) -> _Found | None:
-    """What the whole lines of a run file hold, seen to be of this plan; None where there is no line yet."""
-    run, seconds, size = Assembly(keep=False), 0.0, 0
+def _assembled(path: Path, plan: Plan, lines: Iterable[bytes]) -> Assembly:
+    """What the whole lines of a run file hold, seen to be of this plan."""
+    run = Assembly(keep=False)
     for number, line in enumerate(lines, start=1):
         if not line.endswith(b"\n"):  # torn
             if number == 1:
                 _refuse_foreign(path, line)
             break
-        record = _take(path, run, number, line, size)
+        try:
+            run.take(line[:-1])
+        except RequestError as error:
+            raise RequestError(
+                f"{path}, line {number}: {error}. Nothing was changed; `sigmax verify` lists all damage. "
+                "Choose another output file"
+            ) from error
         if number == 1 and run.plan is not None:
             _refuse_other(path, plan, run.plan, inputs=False)
-        seconds += 0.0 if record is None else record.seconds
-        size += len(line)
-    return None if run.plan is None else _Found(run, run.plan, seconds, size)
+    return run
 
 
 def _reconciled(path: Path, asked: Plan, run: Assembly, there: Plan) -> Plan:
@@ -217,16 +204,6 @@ def _reconciled(path: Path, asked: Plan, run: Assembly, there: Plan) -> Plan:
             "be taken from its middle; ask for its first ones, or choose another output file"
         )
     return replace(asked, inputs=there.inputs)
-
-
-def _take(path: Path, run: Assembly, number: int, line: bytes, offset: int) -> Record | None:
-    try:
-        return run.take(line.rstrip(b"\n"), offset)
-    except RequestError as error:
-        raise RequestError(
-            f"{path}, line {number}: {error}. Nothing was changed; `sigmax verify` lists all damage. "
-            "Choose another output file"
-        ) from error
 
 
 def _refuse_other(path: Path, plan: Plan, recorded: Plan, *, inputs: bool = True) -> None:

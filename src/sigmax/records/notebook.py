@@ -13,7 +13,7 @@ from sigmax.errors import RequestError
 from sigmax.radius.noise import noise_in_words
 from sigmax.records.failed import failed_inputs
 from sigmax.records.lines import Record
-from sigmax.records.rounding import share_down, up
+from sigmax.records.rounding import exact, share_down, up
 from sigmax.rules.notebook import Html, page, paragraph, table
 from sigmax.rules.registry import entry
 
@@ -100,7 +100,7 @@ def _accuracy(run: "Run") -> Html:
             *(f"{share_down(100 * a)} to {up(100 * b, 1)}" for a, b in zip(low, high, strict=True)),
         ],
     ]
-    return table(("radius", *(f"{r:g}" for r in radii)), rows)
+    return table(("radius", *(exact(r) for r in radii)), rows)
 
 
 def _certified(record: Record) -> bool:
@@ -108,13 +108,13 @@ def _certified(record: Record) -> bool:
 
 
 def _radii(run: "Run", certified: Sequence[float]) -> list[float]:
-    """The radii that the run was asked about; else even steps up to the largest that it certifies."""
+    """The radii that the run was asked about; else even steps up to about the largest that it certifies."""
     targets = run.plan.sampling.get("targets")
     if targets:
         return spread(sorted(float(r) for r in targets))
     largest = max(certified, default=0.0)
-    step = next((step for step in STEPS if step * (MOST_RADII - 1) >= largest), largest / (MOST_RADII - 1))
-    return [step * i for i in range(math.floor(largest / step) + 1)][:MOST_RADII]
+    step = next((step for step in STEPS if step * (MOST_RADII - 1) >= largest), math.ceil(largest / (MOST_RADII - 1)))
+    return [round(step * i, 6) for i in range(math.floor(largest / step) + 1)][:MOST_RADII]
 
 
 def spread(radii: Sequence[float]) -> list[float]:

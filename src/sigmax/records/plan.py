@@ -12,6 +12,7 @@ from sigmax.rules.registry import entry
 FORMAT = 2
 FIXED = {"kind": "fixed"}
 IMPORTED = "imported"  # stands where the scheme would, for a log that another tool wrote
+NORM_OF_LOGS = "l2"
 _OF_DATA = frozenset("name split fingerprint classes labelled".split())
 _OF_MADE_WITH = frozenset("sigmax python torch cpu numpy scipy batch known_by_behaviour_alone experts notes".split())
 _OF_A_LOG = frozenset("scheme sigma radii file sigmas".split())  # the rule of an imported log

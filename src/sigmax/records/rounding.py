@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import ROUND_CEILING, Context, Decimal
 
 from sigmax.errors import RequestError
 from sigmax.rules.certificate import rounded_down, rounded_up
@@ -36,6 +36,17 @@ def share_down(percent: float, decimals: int = 1) -> str:
 def share_up(percent: float) -> str:
     """The same rounded up: what is lost, and how far chance reaches."""
     return up(max(0.0, percent - 1e-9), 1)
+
+
+def two_digits_up(value: float) -> str:
+    """A small number such as a p-value in two digits, never less than it is: 0.00104 is 1.1e-3."""
+    rounded = Context(prec=2, rounding=ROUND_CEILING).create_decimal(Decimal(_finite(value, 0)))
+    return f"{rounded:.1e}"
+
+
+def exact(radius: float) -> str:
+    """The shortest text that reads back as this very number: two radii never look alike, and none looks larger."""
+    return repr(float(radius) + 0.0).removesuffix(".0")  # + 0.0, since -0.0 is the radius 0
 
 
 @dataclass(frozen=True)

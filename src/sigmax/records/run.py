@@ -105,11 +105,7 @@ def read(path: str | Path) -> Run:
     """The run in a journal, plain or gzipped, finished or not. A torn last line is left out."""
     path = Path(path)
     run = Assembly()
-    for number, line in numbered_lines(path):
-        try:
-            run.take(line)
-        except RequestError as error:
-            raise RequestError(f"{path}, line {number}: {error}. `sigmax verify` lists all damage") from error
+    deque(_taken(path, run), maxlen=0)
     if run.plan is None:
         raise RequestError(f"{path} holds no whole line; expected a run file written by `sigmax certify`")
     _refuse_unknown_rule(path, run.plan)
@@ -130,29 +126,30 @@ def _refuse_unknown_rule(path: Path, plan: Plan) -> None:
 
 def each_record(path: Path) -> Iterator[Record]:
     """The records of a run file, one at a time; keeps none of them."""
-    run = Assembly(keep=False)
-    for _, line in numbered_lines(path):
-        record = run.take(line)
-        if record is not None:
-            yield record
+    yield from (record for _, record in _taken(path, Assembly(keep=False)) if record is not None)
 
 
 def planned_inputs(path: Path) -> int:
     """How many inputs the run in a file is to have; keeps none of its records."""
     run = Assembly(keep=False)
-    for _, line in numbered_lines(path):
-        run.take(line)
+    deque(_taken(path, run), maxlen=0)
     return len(run.plan.indices) if run.plan else 0
 
 
-def record_lines(path: Path) -> dict[int, int]:
-    """The line that each input's record stands in, of a file that can be read."""
-    run, found = Assembly(keep=False), dict[int, int]()
+def numbered_records(run: Run) -> Iterator[tuple[int, Record]]:
+    """The records, each with the line of the file that it stands in."""
+    taken = _taken(run.path, Assembly(keep=False))
+    lines = {record.index: number for number, record in taken if record is not None}
+    yield from ((lines[record.index], record) for record in run.records)
+
+
+def _taken(path: Path, run: Assembly) -> Iterator[tuple[int, Record | None]]:
+    """The number and the record, if it holds one, of each line; the first that does not fit ends the reading."""
     for number, line in numbered_lines(path):
-        record = run.take(line)
-        if record is not None:
-            found[record.index] = number
-    return found
+        try:
+            yield number, run.take(line)
+        except RequestError as error:
+            raise RequestError(f"{path}, line {number}: {error}. `sigmax verify` lists all damage") from error
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:

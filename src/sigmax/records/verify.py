@@ -15,7 +15,7 @@ from sigmax.errors import RequestError
 from sigmax.numbers import is_number
 from sigmax.records.assembly import Assembly
 from sigmax.records.lines import Record, decode, encode
-from sigmax.records.plan import OtherFormatError, Plan
+from sigmax.records.plan import NORM_OF_LOGS, OtherFormatError, Plan
 from sigmax.records.run import Run, numbered_lines, torn
 from sigmax.rules.certificate import Certificate, Outcome, Stage
 from sigmax.rules.checks import check_samples
@@ -87,13 +87,13 @@ def verify(run: Run | str | Path) -> Verdict:
 
 def _verified(path: Path) -> Verdict:
     run, findings = Assembly(keep=False), list[Finding]()
-    check: Check = _unchecked
+    check: Check | None = None  # where the plan could not have been run, the finding at its line says all
     for number, line in numbered_lines(path):
         try:
             record = run.take(line)
             if number == 1 and run.plan is not None:
                 check = checker(run.plan)
-            if record is not None:
+            if record is not None and check is not None:
                 problems = _problems(check, record)
                 findings += [Finding(number, f"input {record.index}: {problem}") for problem in problems]
             if not findings or findings[-1].line != number:
@@ -121,13 +121,10 @@ def checker(plan: Plan) -> Check:
     if not plan.imported:
         return _Proof(plan)
     check_samples(plan.alpha, n=plan.n)
+    if plan.norm != NORM_OF_LOGS:
+        raise RequestError(f"the plan names the norm {plan.norm!r}; radii of imported logs are in {NORM_OF_LOGS}")
     _claimable(plan)
     return lambda record: list(_claims(plan, record))
-
-
-def _unchecked(record: Record) -> list[str]:
-    """Records of a plan that could not have been run: the finding at its line says all there is to say."""
-    return []
 
 
 def _problems(check: Check, record: Record) -> list[str]:

@@ -33,31 +33,26 @@ def write(
     folder: str | Path,
     *,
     radii: Sequence[float] | Floats | None = None,
-    strict: bool = False,
     images: object = None,
     found: RoutingAnalysis | None = None,
 ) -> list[Path]:
     """Write report.html into `folder`, created if needed, and the same for use elsewhere; returns all paths.
 
-    report.html is one self-contained page, to be opened from disk: overview, interactive curves, comparison and
-    every single input, with its image where `images`, the data set that the runs certified, is given.
-    Beside it lie report.md, table.md, table.csv, curve.png and curve.pdf.
-
-    With a dual run among them also routing.png and routing.pdf; where the runs of all its
-    experts are given too, the run is compared with them (`diagnose`).
-    All is worked out before the first file is written, and each file appears whole: a report that fails leaves
-    an older one as it was. See `compare` for `radii` and `strict`. `found`: what is known of the routing already, since
-    replaying all proofs is most of a report's time.
+    report.html is one self-contained page: overview, interactive curves, comparison and every single input, with its
+    image where `images`, the data set that the runs certified, is given. Beside it lie report.md, table.md, table.csv
+    and curve.png and .pdf; with a dual run among them also routing.png and .pdf (see `diagnose`).
+    A report that fails leaves an older one as it was. `radii`: see `compare`. `found`: what is known of the routing
+    already, since replaying all proofs is most of a report's time.
     """
     by_name = named(runs)
     shown_images = None if images is None else as_dataset(images)
     found = routing_analysis(by_name) if found is None else found
     asked = grid(by_name.values(), radii)
-    frame = table(by_name, found, asked, strict=strict)
+    frame = table(by_name, found, asked)
     contents = {
-        "report.html": document(by_name, found, frame, strict=strict, images=shown_images).encode(),
-        "report.md": page(by_name, found, frame, asked, strict=strict).encode(),
-        "table.md": comparison(frame, strict=strict).encode(),
+        "report.html": document(by_name, found, frame, images=shown_images).encode(),
+        "report.md": page(by_name, found, frame, asked).encode(),
+        "table.md": comparison(frame).encode(),
         "table.csv": frame.to_csv(index=False).encode(),
         **{
             f"{name}.{kind}": picture(figure, kind, dots=DOTS)

@@ -26,20 +26,20 @@ from sigmax.report.tables import (
 _MARKS = re.compile(r"[\\`*\[\]|]|(?<!\w)_|_(?!\w)")  # within a word an underscore is itself
 
 
-def page(runs: Mapping[str, Run], found: RoutingAnalysis, frame: pd.DataFrame, radii: Floats, *, strict: bool) -> str:
+def page(runs: Mapping[str, Run], found: RoutingAnalysis, frame: pd.DataFrame, radii: Floats) -> str:
     """The whole report as one page beside its plots."""
     words = measured(frame)
     parts = [
         f"# {words.capitalize()}",
         f"![{words} against the radius](curve.png)",
-        comparison(frame, strict=strict).rstrip(),
+        comparison(frame).rstrip(),
         "The line is the share of inputs certified with R >= r, the band its 95% Clopper-Pearson interval at each "
         "radius by itself. Radii are as recorded; `sigmax verify` checks them against the votes.",
     ]
     if len(runs) > 1:
         parts += _standings(runs)
     if found.routings:
-        parts += _routing(runs, found, radii, strict=strict)
+        parts += _routing(runs, found, radii)
     listed = "\n".join(bullets(runs, found))
     if listed:
         parts += ["## Notes", listed]
@@ -47,9 +47,9 @@ def page(runs: Mapping[str, Run], found: RoutingAnalysis, frame: pd.DataFrame, r
     return paragraphs(parts)
 
 
-def comparison(frame: pd.DataFrame, *, strict: bool) -> str:
+def comparison(frame: pd.DataFrame) -> str:
     """The overview with its caption."""
-    return paragraphs([markdown_table(overview(frame)), *caption(frame, strict=strict)])
+    return paragraphs([markdown_table(overview(frame)), *caption(frame)])
 
 
 def _standings(runs: Mapping[str, Run]) -> Iterator[str]:
@@ -61,7 +61,7 @@ def _standings(runs: Mapping[str, Run]) -> Iterator[str]:
     yield "\n".join(f"* {as_text(sentence)}" for sentence in found.sentences)
 
 
-def _routing(runs: Mapping[str, Run], found: RoutingAnalysis, radii: Floats, *, strict: bool) -> Iterator[str]:
+def _routing(runs: Mapping[str, Run], found: RoutingAnalysis, radii: Floats) -> Iterator[str]:
     yield "## Routing"
     yield "![routing of the inputs](routing.png)"
     yield markdown_table(routing_table(runs, found))
@@ -69,7 +69,7 @@ def _routing(runs: Mapping[str, Run], found: RoutingAnalysis, radii: Floats, *, 
     if found.diagnoses:
         yield MEANING_WITH_EXPERTS
         yield RATIOS
-        yield markdown_table(envelope_ratios(found, radii, strict=strict))
+        yield markdown_table(envelope_ratios(found, radii))
 
 
 def bullets(runs: Mapping[str, Run], found: RoutingAnalysis) -> Iterator[str]:

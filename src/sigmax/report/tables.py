@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from sigmax.records.rounding import down, share_down, share_up, up
+from sigmax.records.rounding import down, exact, share_down, share_up, up
 from sigmax.records.run import Run
 from sigmax.report.compare.comparison import (
     ACR,
@@ -15,7 +15,6 @@ from sigmax.report.compare.comparison import (
     MEAN_SAMPLES,
     SAMPLES,
     SECONDS,
-    exact,
     is_accuracy,
 )
 from sigmax.report.compare.diagnosis import Diagnosis, RoutingAnalysis, route_shares
@@ -86,20 +85,19 @@ def without_shared(table: Table) -> tuple[Table, str]:
     return Table(names, rows), f"{'All rows' if len(rows) > 1 else 'The run'}: {text}." if text else ""
 
 
-def caption(frame: pd.DataFrame, *, strict: bool) -> list[str]:
+def caption(frame: pd.DataFrame) -> list[str]:
     """What the columns of the overview mean, in two paragraphs."""
     radii = [name for name in frame.columns if str(name)[:1].isdigit()]
     asked = f" {NOTHING}: beyond the largest radius asked about." if frame[radii].isna().any(axis=None) else ""
     if not is_accuracy(frame):
         return [
-            f"Certified share in % of inputs (any class certified with radius {'>' if strict else '>='} the column's). "
+            "Certified share in % of inputs (any class certified with radius >= the column's). "
             "The data has no labels, so nothing is said of whether the classes are right. "
             "Mean radius: of all inputs, 0 where it abstained. Abstained: in % of inputs. "
             f"Shares and radii are rounded down, abstentions up.{asked}"
         ]
     return [
-        "Certified accuracy in % of inputs "
-        f"(true class certified with radius {'>' if strict else '>='} the column's). "
+        "Certified accuracy in % of inputs (true class certified with radius >= the column's). "
         "ACR is the average certified radius; ACR top 10% says how much of it, in %, the easiest tenth of the inputs "
         "contributes (10 if all radii were equal). Abstained: in % of inputs. Accuracies and ACR are rounded down, the "
         f"easiest tenth and abstentions up.{asked}",
@@ -107,14 +105,14 @@ def caption(frame: pd.DataFrame, *, strict: bool) -> list[str]:
     ]
 
 
-def outcomes(runs: Mapping[str, Run], *, strict: bool) -> Table:
+def outcomes(runs: Mapping[str, Run]) -> Table:
     """The shares of inputs certified for the true class, for a wrong one, or not at all, with intervals."""
     names = OUTCOMES if all(run.labelled for run in runs.values()) else WITHOUT_LABELS
-    return Table(["run", *names], [[name, *_outcomes(run, strict, names)] for name, run in runs.items()])
+    return Table(["run", *names], [[name, *_outcomes(run, names)] for name, run in runs.items()])
 
 
-def _outcomes(run: Run, strict: bool, names: tuple[str, ...]) -> Iterator[str]:
-    shares = outcome_shares(run, strict=strict).loc[list(names), ["share", "low", "high"]]
+def _outcomes(run: Run, names: tuple[str, ...]) -> Iterator[str]:
+    shares = outcome_shares(run).loc[list(names), ["share", "low", "high"]]
     for outcome, (share, low, high) in zip(names, 100 * shares.to_numpy(dtype=float), strict=True):
         text = share_down(share) if outcome == "certified" else share_up(share)
         yield f"{text} ({down(low, 1)} to {up(high, 1)})"
@@ -137,9 +135,9 @@ def routing_table(runs: Mapping[str, Run], found: RoutingAnalysis) -> Table:
     return Table(names, [_row(name, runs[name], found) for name in found.routings])
 
 
-def envelope_ratios(found: RoutingAnalysis, radii: Floats, *, strict: bool) -> Table:
+def envelope_ratios(found: RoutingAnalysis, radii: Floats) -> Table:
     """What part of the envelope's certified accuracy each diagnosed run reaches, a column a radius."""
-    rows = [[name, *_ratios(d, radii, strict)] for name, d in found.diagnoses.items()]
+    rows = [[name, *_ratios(d, radii)] for name, d in found.diagnoses.items()]
     return Table(["run", *map(exact, radii)], rows)
 
 
@@ -185,6 +183,6 @@ def _percent(holds: "pd.Series[bool]", rounded: Callable[[float], str] = share_d
     return rounded(100 * float(holds.sum()) / len(holds)) if len(holds) else NOTHING
 
 
-def _ratios(d: Diagnosis, radii: Floats, strict: bool) -> Iterator[str]:
-    for ratio in d.over_envelope(radii, strict=strict):
+def _ratios(d: Diagnosis, radii: Floats) -> Iterator[str]:
+    for ratio in d.over_envelope(radii):
         yield NOTHING if math.isnan(ratio) else down(ratio, RATIO_DECIMALS)

@@ -263,8 +263,9 @@ def joined(part: str, inner: str) -> str:
 
 def leading(counts: Sequence[int]) -> tuple[int, int]:
     """The class with the most votes and the one with the second most (the lower id wins a tie)."""
-    order = sorted(range(len(counts)), key=lambda c: (-counts[c], c))
-    return order[0], order[1]
+    first = counts.index(max(counts))
+    others = [*counts[:first], -1, *counts[first + 1 :]]
+    return first, others.index(max(others))
 
 
 def rounded_down(value: float, decimals: int = 4) -> str:

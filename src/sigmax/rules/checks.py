@@ -1,7 +1,7 @@
 """What every rule asks of the numbers it is given."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -34,11 +34,14 @@ def too_much_noise(sigma: float) -> str | None:
     return f"sigma {sigma:g} is {sigma:g} times the pixel range [0, 1]; did you mean {sigma / 100:g}?"
 
 
-def check_norms(rules: Sequence["Rule"]) -> None:
+def check_norms(parts: Mapping[str, "Rule"]) -> None:
     """Raise unless the radii of all parts are in one norm: a theorem that combines them needs it."""
-    found = {rule.norm for rule in rules}
-    if len(found) > 1:
-        raise RequestError(f"all parts must certify in the same norm; they use {', '.join(sorted(found))}")
+    if len({rule.norm for rule in parts.values()}) > 1:
+        listed = ", ".join(f"{name}: {rule.norm}" for name, rule in parts.items())
+        raise RequestError(
+            f"all parts must certify in the same norm; they have {listed}. Gaussian noise and Lipschitz constants go "
+            "with l2, uniform and splitting noise with l1"
+        )
 
 
 @contextmanager

@@ -3,6 +3,8 @@ answer, and in the end returns its certificate. It knows neither networks nor no
 input (the engine answers), resume a run (the journal answers) and verify a record (its counts answer).
 """
 
+import math
+from bisect import bisect_right
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
@@ -25,6 +27,8 @@ class VoteRequest(NamedTuple):
 
     `classes`: how many outcomes a vote can have (a class each, and one more where the network may defer).
     `stream`: the stage whose samples they are cast on, where it is another one's.
+    `schedule`: all looks of the stage, each with where it stops first, where this is one of several.
+    `then`: what is likely to be asked after the last of them. It decides nothing.
     """
 
     part: str
@@ -34,6 +38,8 @@ class VoteRequest(NamedTuple):
     stop: int
     start: int = 0
     stream: str = ""
+    schedule: tuple[tuple[int, float], ...] = ()
+    then: "VoteRequest | None" = None
 
     @property
     def n(self) -> int:
@@ -54,6 +60,13 @@ class VoteRequest(NamedTuple):
     def network(self) -> str:
         """The network that votes."""
         return joined(self.part, NETWORK)
+
+    def likely_next(self) -> "VoteRequest | None":
+        """What is asked next if this does not show enough: the next look, or what comes after the last one."""
+        after = bisect_right(self.schedule, (self.stop, math.inf))
+        if after == len(self.schedule):
+            return self.then
+        return self._replace(stop=self.schedule[after][0], start=self.stop)
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +245,9 @@ def _asked_as(name: str, question: Question) -> Question:
 
 def _vote_as(name: str, ask: VoteRequest) -> VoteRequest:
     stream = joined(name, ask.stream) if ask.stream else ""
-    return VoteRequest(joined(name, ask.part), ask.role, ask.classes, ask.noise, ask.stop, ask.start, stream)
+    part = joined(name, ask.part)
+    then = None if ask.then is None else _vote_as(name, ask.then)
+    return VoteRequest(part, ask.role, ask.classes, ask.noise, ask.stop, ask.start, stream, ask.schedule, then)
 
 
 def in_step(ask: VoteRequest, part: Procedure[Result]) -> Generator[Question, Answer, tuple[Counts | None, Result]]:

@@ -225,6 +225,11 @@ def pessimistic_count(k: int, cast: int, n: int, futility: float) -> int:
     return max(0, math.floor(end))
 
 
+def first_look(ask: VoteRequest, schedule: tuple[Look, ...]) -> VoteRequest:
+    """The request for the votes up to the first look of a stage."""
+    return VoteRequest(ask.part, ask.role, ask.classes, ask.noise, schedule[0].stop, 0, ask.stream, schedule)
+
+
 class Poll:
     """The votes of one stage, look by look."""
 
@@ -248,7 +253,7 @@ class Poll:
         ask, looks = self.ask, len(self.looks)
         start = self.schedule[looks - 1].stop if looks else 0
         stop = self.schedule[looks].stop
-        return VoteRequest(ask.part, ask.role, ask.classes, ask.noise, stop, start, ask.stream)
+        return VoteRequest(ask.part, ask.role, ask.classes, ask.noise, stop, start, ask.stream, self.schedule)
 
     def take(self, counts: Counts) -> None:
         """The votes up to the next look."""

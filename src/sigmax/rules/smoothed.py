@@ -12,12 +12,12 @@ from sigmax import bounds, radius
 from sigmax.bounds import table
 from sigmax.errors import RequestError
 from sigmax.numbers import is_whole
-from sigmax.radius.noise import Gaussian, Noise, described, noise_from
+from sigmax.radius.noise import Gaussian, Noise, check_sampled, described, noise_from
 from sigmax.rules.certificate import Certificate, Outcome, Prediction, Role, Stage, leading
 from sigmax.rules.checks import check_samples
 from sigmax.rules.procedure import Answer, Counts, Procedure, Question, VoteRequest, votes
 from sigmax.rules.registry import Entry, register
-from sigmax.rules.sampling import FIXED, Poll, Sampling, optimistic_count, optimistic_pair
+from sigmax.rules.sampling import FIXED, Poll, Sampling, first_look, optimistic_count, optimistic_pair
 
 Bound = Literal["one-sided", "runner-up"]
 
@@ -52,6 +52,7 @@ class SmoothedRule:
     defers: bool = False
 
     def __post_init__(self) -> None:
+        check_sampled(self.noise)
         if not is_whole(self.classes) or self.classes < 2:
             raise RequestError(f"classes must be a whole number of at least 2; got {self.classes!r}")
         if self.bound not in get_args(Bound):
@@ -77,18 +78,20 @@ class SmoothedRule:
         """How many outcomes a vote can have: the classes, and one more where the base classifier may defer."""
         return self.classes + self.defers
 
-    def request(self, role: Role, n: int) -> VoteRequest:
-        """The request for n votes in a role."""
-        return VoteRequest("", role, self.columns, self.noise, n)
+    def request(self, role: Role, n: int, then: VoteRequest | None = None) -> VoteRequest:
+        """The request for n votes in a role; `then`: what is likely to be asked after it."""
+        return VoteRequest("", role, self.columns, self.noise, n, then=then)
 
     def top(self, counts: Counts) -> int:
         """The class with the most votes; a vote to defer is for none."""
-        return leading(counts[: self.classes])[0]
+        own = counts[: self.classes]
+        return own.index(max(own))
 
     def certifying(self, *, n0: int, n: int, alpha: float, sampling: Sampling = FIXED) -> Procedure[Certificate]:
         """n0 samples pick the class; up to n *other* samples bound its share; abstain unless a radius is proved."""
         budget = bounds.Budget(alpha)
-        picks = yield from votes(self.request(Role.SELECTION, n0))
+        then = first_look(self.request(Role.ESTIMATION, n), sampling.schedule(n, alpha))
+        picks = yield from votes(self.request(Role.SELECTION, n0, then))
         top = self.top(picks)
         selection = Stage("", Role.SELECTION, self.sigma, picks, sum(picks))
         if self._of_no_use(top, picks, n, alpha, sampling):

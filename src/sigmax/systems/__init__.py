@@ -1,5 +1,6 @@
 """A scheme and its networks as one folder: saved, loaded, identified, and shared."""
 
+from sigmax.systems.behaviour import input_shape
 from sigmax.systems.folder import fingerprint, load, load_together, save
 from sigmax.systems.grid import on_grid
 from sigmax.systems.hub import from_pretrained, push_to_hub, save_pretrained
@@ -7,6 +8,7 @@ from sigmax.systems.hub import from_pretrained, push_to_hub, save_pretrained
 __all__ = [
     "fingerprint",
     "from_pretrained",
+    "input_shape",
     "load",
     "load_together",
     "on_grid",

@@ -38,11 +38,11 @@ def known_by_behaviour_alone(scheme: Scheme) -> list[str]:
     return [name for name, voter in scheme.voters.items() if probes.known_by_behaviour_alone(voter.model)]
 
 
-def input_shape(scheme: Scheme) -> tuple[int, ...]:
+def input_shape(scheme: Scheme) -> tuple[int, int, int]:
     """The shape of inputs that the networks of a folder are for."""
     for voter in scheme.voters.values():
         model = voter.model.model if isinstance(voter.model, Selective) else voter.model
         described = models.describe(model.classifier if isinstance(model, Denoised) else model)
         if described is not None:
-            return tuple(described.input_shape)
+            return described.input_shape
     raise AssertionError("a network of a folder has a description")

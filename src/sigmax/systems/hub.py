@@ -8,8 +8,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from sigmax.errors import RequestError, RunError
-from sigmax.models.optional import fetched, needs
+from sigmax.errors import RequestError, RunError, needs
+from sigmax.models.optional import fetched
 from sigmax.schemes.scheme import Scheme
 from sigmax.systems.folder import FILES as NETWORKS
 from sigmax.systems.folder import HEAD, README, fingerprint, load, save

@@ -23,7 +23,7 @@ from sigmax.train.methods.base import Batch, Examples, Method, Score
 from sigmax.train.methods.field_noise import FieldNoise
 from sigmax.train.methods.gaussian import GaussianTraining
 from sigmax.train.methods.registry import make_method, register
-from sigmax.train.methods.several_noises import Mixed, Routed, RoutedConsistency
+from sigmax.train.methods.several_noises import Mixed, MixedConsistency, Routed, RoutedConsistency
 from sigmax.train.router.loss import Router
 from sigmax.train.router.objective import Certified, Weighted
 from sigmax.train.router.presets import PRESETS, router_preset
@@ -43,6 +43,7 @@ __all__ = [
     "GaussianTraining",
     "Method",
     "Mixed",
+    "MixedConsistency",
     "Partial",
     "Routed",
     "RoutedConsistency",

@@ -38,6 +38,28 @@ def test_a_cascade_in_l1_from_training_to_verification(nets, sigmax, tmp_path):
     assert "multiples of 1/240" in shown.stdout
 
 
+def test_a_dual_in_l1_from_labels_to_a_report(nets, sigmax, tmp_path):
+    split, wide, labels = tmp_path / "split", tmp_path / "wide", tmp_path / "labels"
+    router, dual, run = tmp_path / "router.safetensors", tmp_path / "dual", tmp_path / "run.jsonl"
+    sigmax("build", "splitting", nets / "splitting.safetensors", "--grid", 240, "--out", split)
+    sigmax("build", "smoothed", nets / "uniform.safetensors", "--out", wide)
+    done = sigmax("label", split, wide, "--data", "digits", "--set", "fraction=0.1", "--out", labels)
+    assert "--sigma uniform:0.5 --out ROUTER.safetensors" in " ".join(done.stdout.split()), done.stderr
+    how = ("--labels", labels, "--data", "digits", "--set", "training.epochs=1", "--out", router)
+    assert sigmax("train", "router", *how, "--sigma", "uniform:0.5").returncode == 0
+    mixed = sigmax("build", "dual", router, split, wide, "--sigma", 0.5, "--out", dual)
+    assert "they have router: l2, expert-0: l1, expert-1: l1" in " ".join(mixed.stderr.split())
+    assert "Dual(consensus, router uniform 0.5" in sigmax("build", "dual", router, split, wide, "--out", dual).stdout
+    sigmax("certify", dual, "--data", "digits", "--max", 12, "--n", 200, "--out", run)
+    assert sigmax("verify", run, "--data", "digits").returncode == 0
+    assert sigmax("predict", dual, "--data", "digits", "--max", 2, "--n", 100).returncode == 0
+    attacked = sigmax("attack", run, dual, "--data", "digits", "--out", tmp_path / "attack")
+    assert (attacked.returncode, "searches l2 balls" in attacked.stderr) == (2, True)
+    shown = " ".join(sigmax("report", run, "--linf", 64, "--out", tmp_path / "report").stdout.split())
+    assert "at l1 radius" in shown
+    assert "implied by the radii above, 64 numbers" in shown
+
+
 def test_a_trained_noise_is_found_again(nets, sigmax, tmp_path):
     built = sigmax("build", "smoothed", nets / "uniform.safetensors", "--out", tmp_path / "a")
     assert "Smoothed(uniform 0.5, 10 classes)" in built.stdout, built.stderr

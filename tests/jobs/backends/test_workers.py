@@ -14,7 +14,6 @@ import pytest
 import torch
 
 import sigmax as sx
-from sigmax.jobs.backends import on_ray
 from sigmax.jobs.backends.pull import ATTEMPTS
 from sigmax.jobs.backends.work import portions
 from sigmax.jobs.backends.workers import chosen
@@ -185,32 +184,6 @@ def test_without_ray_the_install_command_is_named(tmp_path, monkeypatch):
     with pytest.raises(sx.RequestError, match=r"pip install 'sigmax\[ray\]'"):
         sx.certify_run(scheme, images(2), tmp_path / "run.jsonl", **HOW, backend="ray")
     assert not (tmp_path / "run.jsonl").exists()
-    assert on_ray.INSTALL
-
-
-@pytest.mark.parametrize(
-    ("address", "environment", "joined", "token"),
-    [
-        (None, {}, on_ray.OWN, True),
-        ("local", {}, on_ray.OWN, True),
-        (None, {"RAY_AUTH_MODE": "disabled"}, on_ray.OWN, False),  # the user's choice
-        (None, {"RAY_ADDRESS": "10.0.0.1:6379"}, "10.0.0.1:6379", False),
-        ("auto", {}, "auto", False),  # its mode is that of whoever started it
-        ("10.0.0.2:6379", {"RAY_ADDRESS": "10.0.0.1:6379"}, "10.0.0.2:6379", False),
-    ],
-)
-def test_a_cluster_of_our_own_needs_a_token(address, environment, joined, token):
-    assert on_ray.cluster(address, environment) == joined
-    assert on_ray.needs_token(address, environment) is token
-
-
-def test_without_ray_the_environment_is_left_as_it_was(monkeypatch):
-    monkeypatch.setitem(sys.modules, "ray", None)
-    for name in ("RAY_ADDRESS", on_ray.AUTH_MODE):
-        monkeypatch.delenv(name, raising=False)
-    with pytest.raises(sx.RequestError, match="needs the package ray"):
-        on_ray.imported()
-    assert on_ray.AUTH_MODE not in os.environ
 
 
 OWN_CLUSTER = """
@@ -228,20 +201,18 @@ if __name__ == "__main__":
 
 
 @pytest.mark.slow
-def test_the_cluster_that_is_started_has_a_token(tmp_path):
-    ray = pytest.importorskip("ray", reason="needs the extra: pip install 'sigmax[ray]'")
+@pytest.mark.parametrize("imported", ["early", "late"])
+def test_the_cluster_that_is_started_has_a_token(tmp_path, imported):
+    pytest.importorskip("ray", reason="needs the extra: pip install 'sigmax[ray]'")
     (tmp_path / "own.py").write_text(OWN_CLUSTER)
     root = Path(__file__).resolve().parents[3]
     kept = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     path = os.pathsep.join([str(root), str(root / "src"), os.environ.get("PYTHONPATH", "")])
     how = {"env": {**kept, "PYTHONPATH": path, "HOME": str(tmp_path)}, "capture_output": True, "text": True}
-    command = [sys.executable, tmp_path / "own.py"]
-    done = subprocess.run([*command, "late", tmp_path / "run.jsonl"], **how, check=False)
+    command = [sys.executable, tmp_path / "own.py", imported, tmp_path / "run.jsonl"]
+    done = subprocess.run(command, **how, check=False)
     assert done.stdout.strip() == "token", done.stderr
     assert (tmp_path / ".ray" / "auth_token").exists()
-    if on_ray._version(ray.__version__) < on_ray.TOKENS_BY_DEFAULT:
-        done = subprocess.run([*command, "early", tmp_path / "other.jsonl"], **how, check=False)
-        assert "ray was imported without RAY_AUTH_MODE" in done.stderr
 
 
 def test_a_model_that_cannot_be_sent_is_refused(tmp_path):

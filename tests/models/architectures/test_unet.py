@@ -12,7 +12,7 @@ SMALL = {"width": 16, "multipliers": (1, 2), "blocks": 1, "attention": (4,), "he
 def trained_looking(shape, **options):
     """A network whose last layers are not zero, as they are before training."""
     torch.manual_seed(0)
-    network = models.build_denoiser("unet", input_shape=shape, **{**SMALL, **options})
+    network = models.build("unet", classes=0, input_shape=shape, **{**SMALL, **options})
     for parameter in network.parameters():
         nn.init.normal_(parameter, std=0.1)
     return network
@@ -52,7 +52,7 @@ def test_the_answer_depends_on_the_noise_and_not_on_neighbours():
 
 def test_untrained_it_shrinks_towards_grey_as_the_best_linear_estimate_would():
     # F starts as 0: what is left is c_skip u, the best linear estimate of a clean u of standard deviation d.
-    network = models.build_denoiser("unet", input_shape=(1, 8, 8), **SMALL, spread=0.3)
+    network = models.build("unet", classes=0, input_shape=(1, 8, 8), **SMALL, spread=0.3)
     noisy = torch.randn(2, 1, 8, 8)
     share = 0.3**2 / (0.3**2 + 0.4**2)
     torch.testing.assert_close(network(noisy, 0.4), 0.5 + share * (noisy - 0.5))
@@ -66,7 +66,7 @@ def test_nearly_without_noise_an_image_stays_what_it_is():
 
 def test_attention_stands_where_it_was_asked_for():
     def attended(**options):
-        network = models.build_denoiser("unet", input_shape=(1, 8, 8), **{**SMALL, **options})
+        network = models.build("unet", classes=0, input_shape=(1, 8, 8), **{**SMALL, **options})
         return {name.removesuffix(".attention") for name, _ in network.named_modules() if name.endswith("attention")}
 
     assert attended(attention=()) == set()
@@ -87,11 +87,11 @@ def test_attention_stands_where_it_was_asked_for():
 )
 def test_senseless_options_are_refused(options, message):
     with pytest.raises(RequestError, match=message):
-        models.build_denoiser("unet", input_shape=(1, 8, 8), **{**SMALL, **options})
+        models.build("unet", classes=0, input_shape=(1, 8, 8), **{**SMALL, **options})
 
 
 def test_a_classifier_is_no_denoiser_and_the_reverse():
     with pytest.raises(RequestError, match="'resnet20' is a classifier, no denoiser; denoisers are: unet"):
-        models.build_denoiser("resnet20", input_shape=(3, 32, 32))
+        models.build("resnet20", classes=0, input_shape=(3, 32, 32))
     with pytest.raises(RequestError, match="'unet' is a denoiser.*classifiers: small-cnn"):
         models.build("unet", classes=10, input_shape=(3, 32, 32))

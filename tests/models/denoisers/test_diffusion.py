@@ -132,7 +132,7 @@ def test_another_image_size_is_refused(diffusers):
     with pytest.raises(RequestError, match=r"for images of shape \(1, 8, 8\); got \(1, 16, 16\)"):
         denoiser(torch.rand(1, 1, 16, 16), 0.5)
     with pytest.raises(RequestError, match=r"for images of \[8, 8\] pixels, and these have \[16, 16\]"):
-        models.build_denoiser("diffusers", input_shape=(1, 16, 16), **denoiser.description.options)
+        models.build("diffusers", classes=0, input_shape=(1, 16, 16), **denoiser.description.options)
 
 
 def test_a_bare_unet_is_refused_with_the_way(diffusers):

@@ -1,6 +1,7 @@
 """The timestep whose noise is sigma, against the table of Carlini et al.'s models and against diffusers."""
 
 import math
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sigmax.errors import RequestError
-from sigmax.models.denoisers.schedule import KINDS, Moments, Schedule, moments
+from sigmax.models.denoisers.schedule import Kind, Moments, Schedule, moments
 
 CIFAR10 = {0.12: (573, 0.972336), 0.25: (1158, 0.894342), 0.5: (1984, 0.706886), 0.75: (2490, 0.554641)}
 IMAGENET = {0.12: (70, 0.972082), 0.25: (145, 0.893294), 0.5: (259, 0.705417), 0.75: (339, 0.553027)}
@@ -39,7 +40,7 @@ def test_it_is_the_first_step_with_that_much_noise(schedule, sigma):
     assert t == 0 or noise[t - 1] < sigma
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", get_args(Kind))
 def test_noise_rises_from_step_to_step(kind):
     assert (np.diff(Schedule(kind, 1000).sigmas) > 0).all()
 

@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -201,6 +202,14 @@ def test_verify_reports_the_impossible(imported: Importer, tmp_path: Path) -> No
     verdict = verify(tmp_path / "run.jsonl")
     assert [finding.line for finding in verdict.findings] == [3]
     assert "input 20: radius 0.978 is impossible" in verdict.findings[0].message
+
+
+@pytest.mark.parametrize("norm", ["l1", "linf", "L2"])
+def test_radii_of_a_log_are_in_l2(imported: Importer, tmp_path: Path, norm: str) -> None:
+    plan, records, _ = imported(HEADER, *rows((0, 3, 3, "0.378")))
+    write_all(tmp_path / "run.jsonl", replace(plan, norm=norm), records)
+    (finding,) = verify(tmp_path / "run.jsonl").findings
+    assert (finding.line, finding.message) == (1, f"the plan names the norm '{norm}'; radii of imported logs are in l2")
 
 
 @pytest.mark.parametrize("printed", ["-0.1", "nan", "inf"])

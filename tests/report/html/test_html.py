@@ -201,7 +201,7 @@ def test_intervals_of_outcomes_are_rounded_outward(make_run: MakeRun) -> None:
     """None of 10,000 has an upper end of 0.037%, and 3 of 7 have one of 81.59%."""
     all_right = make_run(*[(1, 1, 0.5)] * 10_000)
     some = make_run(*[(1, 1, 0.5)] * 3, *[(1, 0, 0.5)] * 2, *[(1, None, 0.0)] * 2)
-    names, rows = outcomes({"all": all_right, "some": some}, strict=False)
+    names, rows = outcomes({"all": all_right, "some": some})
     assert names == ["run", "certified", "misclassified", "abstained"]
     assert rows == [
         ["all", "100.0 (99.9 to 100.0)", "0.0 (0.0 to 0.1)", "0.0 (0.0 to 0.1)"],

@@ -9,7 +9,7 @@ from scipy.stats import hypergeom
 
 from sigmax import RequestError
 from sigmax.bounds import lower
-from sigmax.radius import gaussian
+from sigmax.radius import Uniform, gaussian
 from sigmax.records.run import Run
 from sigmax.report import acr, certified_accuracy, plug_in, recertify, resample, vote_shares
 from sigmax.rules.smoothed import SmoothedRule
@@ -35,6 +35,20 @@ def test_fewer_samples_are_expected_exactly(counts: list[int], n: int, alpha: fl
     found = recertify(run, n=n, alpha=alpha)
     for r, share in zip(GRID, found.accuracy(GRID), strict=True):
         assert share == pytest.approx(expected_by_scipy(counts, n, alpha, r) / (len(counts) + 1), rel=1e-8, abs=1e-12)
+
+
+def test_uniform_noise_is_expected_exactly_and_by_the_plug_in() -> None:
+    """R = s (2 L - 1); the hypergeometric expectation by scipy."""
+    rule, counts, n = SmoothedRule(Uniform(2.0), 3), [520, 700, 990], 200
+    run = run_of(rule, [(0, votes(0, k)) for k in counts], name="some")
+    assert recertify(run).accuracy(GRID).tolist() == certified_accuracy(run, GRID).tolist()
+    radii = 2.0 * (2 * lower(np.arange(n + 1), n, 0.01) - 1)
+    found, short = recertify(run, n=n, alpha=0.01), plug_in(run, n=n, alpha=0.01)
+    for r in GRID:
+        enough = (radii > 0) & (radii >= r)
+        chances = [hypergeom(N, k, n).pmf(np.arange(n + 1))[enough].sum() for k in counts]
+        assert found.accuracy(r).iloc[0] == pytest.approx(sum(chances) / 3, rel=1e-8, abs=1e-12)
+        assert short.accuracy(r).iloc[0] == pytest.approx(np.mean([enough[k * n // N] for k in counts]))
 
 
 def test_all_the_samples_at_the_same_alpha_change_nothing(digits_runs: dict[str, Run]) -> None:
@@ -70,9 +84,8 @@ def test_the_curve_is_a_falling_step_function() -> None:
     assert radii[0] == 0
     assert np.all(np.diff(accuracy) < 1e-15)
     assert float(np.sum(np.diff(radii, prepend=0.0) * accuracy)) == pytest.approx(found.acr)
-    assert found.accuracy(0.0, strict=True).iloc[0] == found.accuracy(0.0).iloc[0]
     top = found.radii[-1]
-    assert found.accuracy(top).iloc[0] > 0 == found.accuracy(top, strict=True).iloc[0]
+    assert found.accuracy(top).iloc[0] > 0 == found.accuracy(np.nextafter(top, 9)).iloc[0]
 
 
 # ---- the plug-in -----------------------------------------------------------------------------------

@@ -50,6 +50,7 @@ def label(
     from sigmax.cli.train.keys import LabelKeys
     from sigmax.config import with_changes
     from sigmax.jobs.label.labels import make_labels
+    from sigmax.radius import Uniform
     from sigmax.rules.sampling import asked as sampling_asked
 
     asked = with_changes(LabelKeys(), changes or [])
@@ -66,7 +67,8 @@ def label(
         labels = make_labels(experts, dataset, out, **request, **machines, watch=watch)
     console.print(_labels_table(labels, names))
     say(f"Dropped, since no expert certifies them: {100 * labels.dropped:.1f}%. 'Best for' is of the others.")
-    noise = max(expert.rule.largest_noise for expert in experts) or "SIGMA"  # at least as much as any expert's
+    level = max(expert.rule.largest_noise for expert in experts) or "SIGMA"  # at least as much as any expert's
+    noise = f"uniform:{level}" if experts[0].rule.norm == Uniform.norm else level
     following = f"sigmax train router --labels {out} --data {data} --sigma {noise} --out ROUTER.safetensors"
     say(f"Labels: {out}. Next: {following}")
 

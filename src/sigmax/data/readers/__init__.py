@@ -1,3 +1,3 @@
 """The sources that come with sigmax, one format a file. Each registers its readers when it is imported."""
 
-from sigmax.data.readers import archive, cifar10, cifar100, digits, folder, idx  # noqa: F401
+from sigmax.data.readers import archive, cifar, digits, folder, idx  # noqa: F401

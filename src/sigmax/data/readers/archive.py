@@ -30,23 +30,14 @@ Array = NDArray[Any]
 
 @register("npz", path=True)
 def read(request: DataRequest) -> Dataset:
-    """The split asked for, or the file's only one.
+    """The split asked for by its name, or the file's only one, called "all".
 
-    A file with any `<split>_images` must hold the split asked for by that name. A file with plain `images`
-    and `labels` is a single set, called "all", and is given whichever split is asked for. Images are (N, H, W),
-    (N, C, H, W) or (N, H, W, C) with 1 or 3 channels, channels first where both readings fit. Labels may be left out.
     Text labels are numbered by `classes`, or by their own names in alphabetical order. Without `classes` there are as
     many classes as the largest label in the file says, named by their numbers.
     """
     path = request.location("an .npz file with the arrays images and labels (labels may be left out)")
     images, labels, classes, split = _read(path, request.split)
-    return Dataset(
-        name=path.stem,
-        split=split,
-        images=channels_first(images, str(path)),
-        labels=labels,
-        classes=classes,
-    )
+    return Dataset(path.stem, split, channels_first(images, str(path)), labels, classes)
 
 
 def channels_first(images: Array, where: str) -> Array:

@@ -4,7 +4,7 @@ import numpy as np
 
 from sigmax.data.dataset import Dataset
 from sigmax.data.registry import DataRequest, register
-from sigmax.errors import RequestError
+from sigmax.errors import needs
 
 _HOLD_OUT = 5  # one image in five is for testing
 
@@ -13,23 +13,12 @@ _HOLD_OUT = 5  # one image in five is for testing
 def read(request: DataRequest) -> Dataset:
     """1,437 images to train on or 360 to test on, (1, 8, 8); grey levels 0..16 become 0..1.
 
-    The split has no seed: with the images ordered by class (and as bundled within a class) every fifth is a
-    test image, so both parts hold every class in proportion, to within one image. Each part keeps the bundled
-    order, in which the classes are mixed.
+    With the images ordered by class every fifth is a test image, so both parts hold every class in proportion. Each
+    part keeps the bundled order, in which the classes are mixed.
     """
-    try:
-        from sklearn.datasets import load_digits
-    except ImportError as error:
-        raise RequestError("the source digits needs scikit-learn: pip install 'sigmax[digits]'") from error
-
-    bundle = load_digits()
+    bundle = needs("sklearn.datasets", extra="digits", why="for the source digits").load_digits()
     held_out = np.zeros(len(bundle.target), bool)
     held_out[np.argsort(bundle.target, kind="stable")[::_HOLD_OUT]] = True
     part = held_out if request.split == "test" else ~held_out
-    return Dataset(
-        name=request.kind,
-        split=request.split,
-        images=(bundle.images[part, None] / 16).astype(np.float32),
-        labels=bundle.target[part],
-        classes=tuple("0123456789"),
-    )
+    images = (bundle.images[part, None] / 16).astype(np.float32)
+    return Dataset(request.kind, request.split, images, bundle.target[part], tuple("0123456789"))

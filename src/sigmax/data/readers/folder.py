@@ -6,13 +6,13 @@ PATH/<split>/*.png              or                            PATH/*.png        
 
 import warnings
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from sigmax.data.dataset import Dataset
-from sigmax.data.pictures import ENDINGS, survey
+from sigmax.data.pictures import ENDINGS, ImageFiles, survey, survey_to_fit
 from sigmax.data.registry import DataRequest, register
 from sigmax.errors import RequestError
 
@@ -23,11 +23,10 @@ _OTHER_PICTURES = (".tif", ".tiff", ".gif", ".heic", ".heif", ".avif", ".jfif", 
 def read(request: DataRequest) -> Dataset:
     """The images under the split's folder, read one by one when asked for.
 
-    Classes are the folders' names in alphabetical order, an empty folder being a class without images; within
-    a class images are ordered by name. Without a folder named like the split, the class folders directly
-    under the path are its only split. Images that lie in no class folder have no labels; they are ordered by name.
-    By name: in the order of the letters' code points, the same on every machine, so that 10.png precedes 2.png.
-    Without `size`, all images must have the same size. Pictures of formats that are not read are counted in a warning.
+    Classes are the folders' names, an empty folder being a class without images; without a folder named like the
+    split, the class folders directly under the path are its only split. Images that lie in no class folder have no
+    labels. Folders and images are ordered by name, in the order of the letters' code points, the same on every
+    machine, so that 10.png precedes 2.png. Without `size` or `fit`, all images must have the same size.
     """
     endings = " ".join(f"*{ending}" for ending in ENDINGS)
     expected = (
@@ -46,20 +45,22 @@ def read(request: DataRequest) -> Dataset:
             "expected all of them in class folders, or none; move the others away"
         )
     if loose:
-        return Dataset(root.resolve().name, request.split, survey(loose, request.size), None, ())
+        return Dataset(root.resolve().name, request.split, _surveyed(loose, request), None, ())
     _check_same_classes(root, base, classes)
     if not found:
         raise RequestError(
             f"{request.source}: no images for the split {request.split!r} in {base}, which holds the folders "
             f"{', '.join(classes[:10]) or '(none)'}; expected {expected}, or ask for another split"
         )
-    return Dataset(
-        name=root.resolve().name,
-        split=request.split,
-        images=survey([file for file, _ in found], request.size),
-        labels=np.array([label for _, label in found], np.int64),
-        classes=classes,
-    )
+    files, labels = zip(*found, strict=True)
+    images = _surveyed(files, request)
+    return Dataset(root.resolve().name, request.split, images, np.array(labels, np.int64), classes)
+
+
+def _surveyed(files: Sequence[Path], request: DataRequest) -> ImageFiles:
+    if request.fit is None or request.size is not None:
+        return survey(files, request.size)
+    return survey_to_fit(files, request.fit)
 
 
 def _check_same_classes(root: Path, base: Path, classes: tuple[str, ...]) -> None:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -63,13 +63,12 @@ def attack_run(
 
     A point inside a certified ball that is confirmed (see `sigmax.jobs.attack.verdict`) is a violation; it is saved as
     violation-INDEX.npz in the folder `out`, beside a line an input (attack.jsonl) and the whole (results.json). That
-    none is found proves nothing: a stronger search might find one.
+    none is found proves nothing: a stronger search might find one. An attack that was cut is continued by the same
+    call.
 
-    `scheme`, `dataset`: those the run was certified with, on the same kind of device and in the same precision; others
-    are refused before any work. `maximum`: consider only the first so many inputs of the run, by index. `options`: how
-    hard to search. `together`: how many inputs to search around at once (default: as many as fill a GPU; on a CPU 1).
-    An attack that was cut is continued by the same call; what is lost are the searches that were under way. `seen` is
-    called with each result.
+    `scheme`, `dataset`: those the run was certified with, on the same kind of device and in the same precision.
+    `maximum`: consider only the first so many inputs of the run, by index. `together`: how many inputs to search around
+    at once (default: as many as fill a GPU; on a CPU 1). `seen` is called with each result.
     """
     run = run if isinstance(run, Run) else read(run)
     options = options or Attack()
@@ -85,8 +84,15 @@ def attack_run(
     with AttackLog(folder / LOG, _request(run, options)) as log, shown(watch, f"attack {run.path.name}") as advance:
         _attack_all(log, certified, scheme, data, options=options, together=together, watch=advance, seen=seen)
     rows = tuple(log.done[record.index] for record in certified)
-    each = options.alpha**options.confirmations
-    result = AttackResult(rows, _judged(run, considered, rows, each), folder)
+    verdict = judged(
+        considered=len(considered),
+        certified=len(rows),
+        violations=sum(row.violation for row in rows),
+        alpha=run.plan.alpha,
+        inside_tests=sum(row.inside_tests for row in rows),
+        each=options.alpha**options.confirmations,
+    )
+    result = AttackResult(rows, verdict, folder)
     _write(result, run, options)
     return result
 
@@ -96,7 +102,10 @@ def _check(run: Run, scheme: Scheme, data: Dataset, maximum: int | None) -> None
     if plan.imported or plan.system is None:
         raise RequestError(f"{run.path} is another tool's log, which names no system; certify with sigmax to attack it")
     if plan.norm != "l2":
-        raise RequestError(f"the attack searches l2 balls; the radii of {run.path} are in the norm {plan.norm}")
+        raise RequestError(
+            f"the attack searches l2 balls; the radii of {run.path} are in the norm {plan.norm}. Attack a run of a "
+            "system under Gaussian noise"
+        )
     if not run.finished:
         raise RequestError(f"{run.path} is unfinished; repeat its certify command first")
     if maximum is not None and maximum < 1:
@@ -112,7 +121,7 @@ def _check(run: Run, scheme: Scheme, data: Dataset, maximum: int | None) -> None
 def _request(run: Run, options: Attack) -> dict[str, Any]:
     """What decides the results; how many inputs are attacked does not, so that an attack can be extended."""
     plan = {key: value for key, value in asdict(run.plan).items() if key not in ("made_with", "inputs")}
-    return {"kind": "attack", "options": options.describe(), "run": plan}
+    return {"kind": "attack", "options": asdict(options), "run": plan}
 
 
 def _attack_all(
@@ -154,23 +163,20 @@ def _searches(
 
 
 def _row(search: Search, nearest: Found | None) -> Attacked:
-    row = Attacked(
+    distance, _, answer, method = nearest or (None, None, None, None)
+    return Attacked(
         index=search.index,
         certified=search.certified,
         radius=search.radius,
-        nearest=None,
-        answer=None,
-        method=None,
-        violation=False,
+        nearest=distance,
+        answer=answer,
+        method=method,
+        violation=distance is not None and distance < search.radius,
         inside_tests=search.inside_tests,
         predictions=search.predictions,
         gradients=search.gradients,
         seconds=round(search.seconds, 3),
     )
-    if nearest is None:
-        return row
-    distance, _, answer, method = nearest
-    return replace(row, nearest=distance, answer=answer, method=method, violation=distance < search.radius)
 
 
 def _save_point(folder: Path, x: Tensor, row: Attacked, found: Found) -> None:
@@ -180,24 +186,13 @@ def _save_point(folder: Path, x: Tensor, row: Attacked, found: Found) -> None:
         np.savez(file, allow_pickle=False, x=x.numpy(), point=found.point.numpy(), **facts, **there)
 
 
-def _judged(run: Run, considered: Sequence[Record], rows: Sequence[Attacked], each: float) -> AttackVerdict:
-    return judged(
-        considered=len(considered),
-        certified=len(rows),
-        violations=sum(row.violation for row in rows),
-        alpha=run.plan.alpha,
-        inside_tests=sum(row.inside_tests for row in rows),
-        each=each,
-    )
-
-
 def _write(result: AttackResult, run: Run, options: Attack) -> None:
     content = {
         "run": str(run.path),
         "system": run.plan.system,
         "data": dict(run.plan.data),
-        "options": options.describe(),
-        "verdict": result.verdict.to_json(),
+        "options": asdict(options),
+        "verdict": {**asdict(result.verdict), "refuted": result.verdict.refuted},
         "inputs": [{**asdict(row), "ratio": row.ratio} for row in result.rows],
     }
     with written_whole(result.folder / RESULTS) as draft:

@@ -16,7 +16,7 @@ Source of 1: Madry et al. (2018), PGD; Salman et al. (2019), Sec. 2.2, its expec
 """
 
 from collections.abc import Generator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
@@ -58,10 +58,6 @@ class Attack:
             if not is_whole(value) or value < low:
                 raise RequestError(f"{name} must be a whole number of at least {low}; got {value!r}")
         scheme.rule.check_predict(n=self.n, alpha=self.alpha)
-
-    def describe(self) -> dict[str, Any]:
-        """Plain data."""
-        return asdict(self)
 
 
 class Found(NamedTuple):

@@ -13,8 +13,7 @@ probability at most P(Binomial(N, alpha) >= V). N counts the inputs that abstain
 share of false certificates may exceed alpha.
 """
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from scipy import stats
 
@@ -36,10 +35,6 @@ class AttackVerdict:
     def refuted(self) -> bool:
         """Whether there are more violations than alpha accounts for."""
         return self.p_value <= REFUTED
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain data."""
-        return {**asdict(self), "refuted": self.refuted}
 
     def __str__(self) -> str:
         if not self.violations:

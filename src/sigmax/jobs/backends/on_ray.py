@@ -2,18 +2,17 @@
 
 The job is put into Ray's object store once and read from there by every actor; a node fetches it once.
 
-Whoever reaches the ports of a Ray cluster can run code on it. So a cluster that is started here has Ray's token
-authentication on, and no cluster is joined that was not named.
+Whoever reaches the ports of a Ray cluster can run code on it. So no cluster is joined that was not named, and one that
+is started here has token authentication on, as Ray does from the version on that is required.
 """
 
 import os
-import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sigmax.errors import RequestError, RunError
+from sigmax.errors import RequestError, RunError, needs
 from sigmax.jobs.backends.pull import Done, Event, Failed, Lost, Pool, Ready, Results
 from sigmax.jobs.backends.work import Group, Job, Portion, packed, portions, unpacked
 from sigmax.version import __version__
@@ -21,10 +20,7 @@ from sigmax.version import __version__
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-INSTALL = "pip install 'sigmax[ray]'"
 OWN = "local"  # Ray's word for a cluster that it starts for this process
-AUTH_MODE, TOKEN = "RAY_AUTH_MODE", "token"
-TOKENS_BY_DEFAULT = (2, 59)  # the version from which on Ray gives the clusters it starts a token unasked
 
 
 class Answerer:
@@ -53,7 +49,7 @@ class Actors(Pool):
     """
 
     def __init__(self, job: Job, size: int | None, *, gpus_per_worker: float = 0.0, address: str | None = None) -> None:
-        self._ray = ray = imported(address)
+        self._ray = ray = imported()
         content = packed(job, pickler=ray.cloudpickle)
         self._ours = connected(address)
         self.size = size or room(gpus_per_worker)
@@ -136,45 +132,14 @@ def _refuse_failed_start(error: Exception) -> None:
         raise RunError(f"workers cannot start: {error}") from error
 
 
-def cluster(address: str | None, environment: Mapping[str, str]) -> str:
-    """The cluster to join, or OWN: one is to be started."""
-    return address or environment.get("RAY_ADDRESS") or OWN
-
-
-def needs_token(address: str | None, environment: Mapping[str, str]) -> bool:
-    """Whether token authentication is to be turned on: for a cluster of our own, unless the user has chosen a mode."""
-    return cluster(address, environment) == OWN and AUTH_MODE not in environment
-
-
-def imported(address: str | None = None) -> Any:
-    """The package ray, or the command that installs it; with token authentication where a cluster is to be started.
-
-    Ray reads the mode when it is loaded. Where it was loaded before and knows no mode, starting a cluster is refused.
-    """
-    asked, loaded = needs_token(address, os.environ), sys.modules.get("ray") is not None
-    if asked and not loaded:
-        os.environ[AUTH_MODE] = TOKEN
-    try:
-        import ray
-    except ImportError as error:
-        if asked:
-            os.environ.pop(AUTH_MODE, None)
-        raise RequestError(f"running on Ray needs the package ray: {INSTALL}") from error
-    if asked and loaded and not ray.is_initialized() and _version(ray.__version__) < TOKENS_BY_DEFAULT:
-        raise RequestError(
-            f"ray was imported without {AUTH_MODE}, so the cluster to start would be open to everyone who reaches its "
-            f"ports; set {AUTH_MODE}={TOKEN} in the environment before Python starts, or call ray.init() yourself"
-        )
-    return ray
-
-
-def _version(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split(".")[:2])
+def imported() -> Any:
+    """The package ray."""
+    return needs("ray", extra="ray", why="to run on Ray")
 
 
 def connected(address: str | None) -> bool:
     """Join the cluster, or start one; whether it must be left again when the work is done."""
-    ray, there = imported(address), cluster(address, os.environ)
+    ray, there = imported(), address or os.environ.get("RAY_ADDRESS") or OWN
     if ray.is_initialized():
         return False
     try:
@@ -183,7 +148,7 @@ def connected(address: str | None) -> bool:
         what = "start a Ray cluster on this machine" if there == OWN else f"join the Ray cluster at {there}"
         raise RequestError(
             f"cannot {what} ({type(error).__name__}: {error}); start one with: ray start --head. A cluster with token "
-            f"authentication needs {AUTH_MODE}={TOKEN} and its token here too: RAY_AUTH_TOKEN or ~/.ray/auth_token"
+            "authentication needs RAY_AUTH_MODE=token and its token here too: RAY_AUTH_TOKEN or ~/.ray/auth_token"
         ) from error
     return True
 

@@ -84,7 +84,8 @@ class Processes(Pool):
         context = get_context("spawn")
         ours, theirs = context.Pipe()
         threads = max(1, (os.cpu_count() or 1) // self.size)
-        process = context.Process(target=work, args=(theirs, str(self._log(number)), threads), name=f"worker-{number}")
+        given = number, theirs, str(self._log(number)), threads
+        process = context.Process(target=work, args=given, name=f"worker-{number}")
         with _sees(self._gpus[number]):
             process.start()
         theirs.close()  # so that the worker's end is the end of the pipe
@@ -102,7 +103,7 @@ class Processes(Pool):
                 if isinstance(event, Ready):
                     worker.ready, self._failed_starts = True, 0
                     event = Ready(number, f"worker {number}, process {worker.process.pid}, log {self._log(number)}")
-                yield _of(number, event)
+                yield event
         except (EOFError, OSError):
             worker.process.join()  # the pipe is at its end, and so is the worker
         if not worker.process.is_alive():
@@ -122,19 +123,10 @@ class Processes(Pool):
         return Lost(number, what)
 
 
-def _of(number: int, event: Event) -> Event:
-    """The event with the number of the worker it came from, which that worker does not know."""
-    return type(event)(**{**vars(event), "worker": number})
-
-
 def gpus_of_workers(size: int, gpus_per_worker: float) -> list[str | None]:
     """What CUDA_VISIBLE_DEVICES is for each worker."""
     import torch
 
-    if not 0 < gpus_per_worker <= 1:
-        raise RequestError(
-            f"gpus_per_worker must be above 0 and at most 1 (a worker has one GPU, or shares it); got {gpus_per_worker}"
-        )
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     names = visible.split(",") if visible else [str(i) for i in range(torch.cuda.device_count())]
     names = names[: torch.cuda.device_count()]
@@ -162,16 +154,16 @@ def _sees(gpus: str | None) -> Iterator[None]:
                 os.environ["CUDA_VISIBLE_DEVICES"] = before
 
 
-def last_lines(log: Path, count: int = LAST_LINES) -> str:
+def last_lines(log: Path) -> str:
     """The end of a log, for an error."""
     try:
-        lines: Sequence[str] = log.read_text(errors="replace").splitlines()[-count:]
+        lines: Sequence[str] = log.read_text(errors="replace").splitlines()[-LAST_LINES:]
     except OSError:
         lines = []
     return "\n".join(lines) or "(nothing: it ended before it wrote; see what it printed above)"
 
 
-def work(connection: Connection, log: str, threads: int) -> None:
+def work(number: int, connection: Connection, log: str, threads: int) -> None:
     """A worker's life: take the job, then groups until the driver's end of the pipe is closed."""
     import torch
 
@@ -184,21 +176,21 @@ def work(connection: Connection, log: str, threads: int) -> None:
     try:
         connection.send(None)
         job = unpacked(connection.recv_bytes())
-        connection.send(Ready(-1, ""))
+        connection.send(Ready(number, ""))
         while True:
-            _answer(job, connection.recv(), connection)
+            _answer(job, connection.recv(), number, connection)
     except (EOFError, BrokenPipeError, ConnectionResetError):
         pass  # the driver has ended
 
 
-def _answer(job: Job, group: Group, connection: Connection) -> None:
+def _answer(job: Job, group: Group, number: int, connection: Connection) -> None:
     try:
         for results, seconds in portions(job.results(group)):
-            connection.send(Results(-1, results, seconds))
+            connection.send(Results(number, results, seconds))
     except (BrokenPipeError, ConnectionResetError):
         raise
     except Exception as error:  # a model is the user's code: whatever it raises, the driver hears of it
         traceback.print_exc()
-        connection.send(Failed(-1, f"{type(error).__name__}: {error}", traceback.format_exc()))
+        connection.send(Failed(number, f"{type(error).__name__}: {error}", traceback.format_exc()))
     else:
-        connection.send(Done(-1))
+        connection.send(Done(number))

@@ -10,12 +10,12 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any, Protocol, Self
 
 from sigmax.errors import RunError
 from sigmax.jobs.backends.work import Group
 from sigmax.progress import Watch
+from sigmax.records.failed import FailedInput
 
 ATTEMPTS = 3  # tries of a group, and then of each input by itself
 MOST_FAILED = 100  # inputs; more, and it is not the inputs
@@ -108,20 +108,8 @@ class Pool(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.close()
-
-
-@dataclass(frozen=True)
-class Failure:
-    """An input that no attempt could answer."""
-
-    index: int
-    error: str
-    trace: str
-    worker: str
 
 
 @dataclass
@@ -148,9 +136,9 @@ class Driver:
     target: Target
     pool: Pool
     watch: Watch
-    failed: list[Failure] = field(default_factory=list)
+    failed: list[FailedInput] = field(default_factory=list)
 
-    def run(self) -> list[Failure]:
+    def run(self) -> list[FailedInput]:
         """Answer every input that has no result yet; returns those that failed."""
         self._shares = [_Share() for _ in range(self.pool.size)]
         self._again, self._fresh = deque[_Task](), map(_Task, self.target.groups())
@@ -226,7 +214,7 @@ class Driver:
     def _fail(self, index: int, event: Event, place: str) -> None:
         error = event.error if isinstance(event, Failed | Lost) else ""
         trace = event.trace if isinstance(event, Failed) else ""
-        self.failed.append(Failure(index, error, trace, place))
+        self.failed.append(FailedInput(index, error, trace, place))
         if len(self.failed) >= MOST_FAILED:
             raise RunError(
                 f"{MOST_FAILED} inputs failed, so it is not the inputs; the last one with {error} ({place}). What is "

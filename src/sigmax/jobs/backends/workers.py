@@ -1,6 +1,6 @@
 """Several workers for one job: which backend, how many, and what is done with them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sigmax.data import Dataset
@@ -8,17 +8,14 @@ from sigmax.errors import RequestError, RunError
 from sigmax.jobs.backends import local
 from sigmax.jobs.backends.on_ray import Actors, imported
 from sigmax.jobs.backends.processes import Processes
-from sigmax.jobs.backends.pull import ATTEMPTS, Driver, Failure, Pool
-from sigmax.jobs.backends.work import Certifying, Group, Predicted, Predicting
+from sigmax.jobs.backends.pull import ATTEMPTS, Driver, Pool, Target
+from sigmax.jobs.backends.work import Certifying, Predicting
 from sigmax.progress import Watch
 from sigmax.records.failed import FailedInput, forget_failed, keep_failed
 from sigmax.records.journal import Journal
-from sigmax.records.lines import Record
-from sigmax.rules.certificate import Prediction
 from sigmax.schemes.scheme import Scheme
 
 LOCAL, RAY = "local", "ray"
-PREDICTED_TOGETHER = 64  # inputs of a group; predictions of few samples fill batches only together
 NAMED = 10  # failed inputs that an error lists
 
 
@@ -42,7 +39,7 @@ class Workers:
                 "be shared by workers; leave out workers, or certify with a scheme without a memory"
             )
         if self.ray:
-            imported(self.address)
+            imported()
 
     def pool(self, job: Certifying | Predicting) -> Pool:
         """The workers, started."""
@@ -79,98 +76,32 @@ def certify_into(journal: Journal, scheme: Scheme, dataset: Dataset, watch: Watc
     Inputs that fail are not recorded: the run stays unfinished, a report beside it names them with their errors, and
     the next attempt tries them again.
     """
-    target = JournalTarget(journal, scheme, dataset)
-    failed: list[Failure] = []
+    target = local.JournalTarget(journal, scheme, dataset)
+    failed: list[FailedInput] = []
     if target.done < target.total:
         with workers.pool(Certifying(scheme, journal.plan)) as pool:
             try:
                 Driver(target, pool, watch, failed).run()
             finally:
-                kept = keep_failed(journal.path, [_plain(failure) for failure in failed])
+                kept = keep_failed(journal.path, failed)
     if failed:
         raise RunError(f"{_failed(failed, target.total)} The others are in {journal.path}, the errors in {kept}.")
     forget_failed(journal.path)
     journal.finish()
 
 
-def predictions(
-    job: Predicting, dataset: Dataset, indices: Sequence[int], watch: Watch, workers: Workers
-) -> list[Prediction]:
-    """The predictions of the inputs, in their order."""
-    target = ListTarget(dataset, indices)
+def results_of(job: Predicting, target: Target, watch: Watch, workers: Workers) -> None:
+    """Answer every input of the target by means of workers."""
     with workers.pool(job) as pool:
         failed = Driver(target, pool, watch).run()
     if failed:
         raise RunError(_failed(failed, target.total))
-    return [target.found[index] for index in indices]
 
 
-class JournalTarget:
-    """A run: groups of its plan, results into its journal."""
-
-    def __init__(self, journal: Journal, scheme: Scheme, dataset: Dataset) -> None:
-        self.journal, self.scheme, self.dataset = journal, scheme, dataset
-        self.total = len(journal.plan.indices)
-
-    @property
-    def done(self) -> int:
-        """Inputs recorded."""
-        return len(self.journal.records)
-
-    def groups(self) -> Iterator[Sequence[int]]:
-        """Cut as for one process, so that every vote stands in the same batch."""
-        yield from (group for group in local.groups(self.journal.plan, self.scheme) if self.missing(group))
-
-    def missing(self, indices: Sequence[int]) -> list[int]:
-        """Inputs without a record."""
-        return [index for index in indices if index not in self.journal.records]
-
-    def group(self, indices: Sequence[int]) -> Group:
-        """The images, and what is recorded of them."""
-        return local.group(self.journal, self.dataset, indices)
-
-    def take(self, result: Record) -> None:
-        """Into the journal."""
-        self.journal.write(result)
-
-
-class ListTarget:
-    """Predictions in memory."""
-
-    def __init__(self, dataset: Dataset, indices: Sequence[int]) -> None:
-        self.dataset, self.indices, self.total = dataset, indices, len(indices)
-        self.found: dict[int, Prediction] = {}
-
-    @property
-    def done(self) -> int:
-        """Inputs answered."""
-        return len(self.found)
-
-    def groups(self) -> Iterator[Sequence[int]]:
-        """So many at a time."""
-        yield from (self.indices[i : i + PREDICTED_TOGETHER] for i in range(0, self.total, PREDICTED_TOGETHER))
-
-    def missing(self, indices: Sequence[int]) -> list[int]:
-        """Inputs without a prediction."""
-        return [index for index in indices if index not in self.found]
-
-    def group(self, indices: Sequence[int]) -> Group:
-        """The images."""
-        return Group(list(indices), [], self.dataset.pixels(indices))
-
-    def take(self, result: Predicted) -> None:
-        """Into the list."""
-        self.found[result.index] = result.prediction
-
-
-def _failed(failed: Sequence[Failure], total: int) -> str:
+def _failed(failed: Sequence[FailedInput], total: int) -> str:
     named = ", ".join(str(failure.index) for failure in failed[:NAMED]) + ", ..." * (len(failed) > NAMED)
     last = failed[-1]
     return (
         f"{len(failed)} of {total} inputs failed {ATTEMPTS} times each and have no result: {named}. The last error: "
         f"{last.error} ({last.worker}). Repeat the command to try them again."
     )
-
-
-def _plain(failure: Failure) -> FailedInput:
-    return FailedInput(failure.index, failure.error, failure.trace, failure.worker)

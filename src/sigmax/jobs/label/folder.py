@@ -2,15 +2,13 @@
 
 `labels.toml` is the request and is written first; `expert-0.jsonl` and so on are ordinary run files, one for each
 expert, with the counts of every input: `sigmax verify` checks them like any other. They are runs over the data in a
-random order that the seed fixes, of as many inputs as were asked for. A larger fraction adds runs of the inputs that
-follow, such as `expert-0-from-500.jsonl`.
+random order that the seed fixes, of as many inputs as were asked for; a larger fraction extends them.
 """
 
 import tomllib
 from collections.abc import Mapping
-from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tomli_w
@@ -23,9 +21,9 @@ from sigmax.numbers import is_number
 from sigmax.records.run import Run, read
 from sigmax.request import differing, refuse_other
 
-FORMAT = 3
+FORMAT = 4
 HEAD = "labels.toml"
-GROWS = {"fraction", "data.labelled", "ends"}  # what more inputs of the same request differ in
+GROWS = {"fraction", "data.labelled"}  # what more inputs of the same request differ in
 
 Head = Mapping[str, Any]
 
@@ -49,16 +47,12 @@ def size_of(count: int, fraction: float) -> int:
 
 def begin(folder: Path, head: Head) -> Head:
     """Write the request, unless it is there, and return it; a larger fraction of it continues, others are refused."""
-    count = head["data"]["labelled"]
-    head = {**head, "ends": [count]}
     if (folder / HEAD).exists():
         there = read_head(folder)
-        same = {**head, "ends": there["ends"]}
-        if head["fraction"] <= there["fraction"] or not set(differing(there, same)) <= GROWS:
+        if head["fraction"] <= there["fraction"] or not set(differing(there, head)) <= GROWS:
             hints = {"fraction": "a larger fraction continues the labels, a smaller one needs a folder of its own"}
-            refuse_other(there, same, f"{folder} holds the labels of another request", hints=hints)
+            refuse_other(there, head, f"{folder} holds the labels of another request", hints=hints)
             return there
-        head = {**head, "ends": [*there["ends"], *([count] if count > there["ends"][-1] else [])]}
     with written_whole(folder / HEAD) as draft:
         draft.write_text(tomli_w.dumps(head))
     return head
@@ -78,8 +72,8 @@ def read_head(folder: Path) -> Head:
             f"{path} has format {head.get('format')!r}; this version reads {FORMAT}: label the data again"
         )
     try:
-        whole = size_of(head["data"]["inputs"], head["fraction"]) == head["data"]["labelled"] == head["ends"][-1]
-        whole = whole and all(_expected(head, name, part) for name in head["experts"] for part in parts(head, name))
+        whole = size_of(head["data"]["inputs"], head["fraction"]) == head["data"]["labelled"]
+        whole = whole and all(_expected(head, name) for name in head["experts"])
     except (LookupError, TypeError, ValueError) as error:
         raise RequestError(f"{path} is damaged ({error!r}); label the data into another folder") from error
     if not whole:
@@ -87,43 +81,29 @@ def read_head(folder: Path) -> Head:
     return head
 
 
-class LabelRun(NamedTuple):
-    """Inputs that were labelled together: the run file, the first of them, how many."""
-
-    file: str
-    start: int
-    size: int
+def recorded(folder: Path, head: Head) -> dict[str, Run | None]:
+    """The run of each expert as far as it got, None where it has not begun; one of another plan is refused."""
+    return {name: _run(folder / f"{name}.jsonl", head, name) for name in head["experts"]}
 
 
-def parts(head: Head, name: str) -> list[LabelRun]:
-    """The runs that hold an expert's labels."""
-    bounds = [0, *head["ends"]]
-    return [
-        LabelRun(f"{name}-from-{start}.jsonl" if start else f"{name}.jsonl", start, end - start)
-        for start, end in pairwise(bounds)
-    ]
+def is_whole(run: Run | None, head: Head) -> bool:
+    """Whether an expert has labelled all inputs: a run of a smaller fraction may be finished, and is to grow."""
+    return run is not None and run.finished and run.planned == head["data"]["labelled"]
 
 
-def recorded(folder: Path, head: Head) -> dict[str, list[Run | None]]:
-    """The runs of each expert as far as they got, None where one has not begun; one of another plan is refused."""
-    return {
-        name: [_run(folder / part.file, _expected(head, name, part)) for part in parts(head, name)]
-        for name in head["experts"]
-    }
-
-
-def _run(path: Path, expected: Mapping[str, Any]) -> Run | None:
+def _run(path: Path, head: Head, name: str) -> Run | None:
     if not _has_begun(path):
         return None
-    run = read(path)
+    run, expected = read(path), _expected(head, name)
     there = {name: getattr(run.plan, name) for name in expected if name != "data"}
     there["data"] = run.plan.data.get("fingerprint")
+    expected["inputs"]["count"] = min(run.planned, head["data"]["labelled"])
     refuse_other(there, expected, f"{path} is not the run that {HEAD} beside it asks for")
     return run
 
 
-def _expected(head: Head, name: str, part: LabelRun) -> dict[str, Any]:
-    """What the plan of a run must say."""
+def _expected(head: Head, name: str) -> dict[str, Any]:
+    """What the plan of an expert's run must say."""
     expert = head["experts"][name]
     return {
         "sampling": head["sampling"],
@@ -131,7 +111,7 @@ def _expected(head: Head, name: str, part: LabelRun) -> dict[str, Any]:
         "behaviour": expert["behaviour"],
         "arithmetic": expert["arithmetic"],
         "data": head["data"]["shuffled"],
-        "inputs": {"start": part.start, "skip": 1, "count": part.size},
+        "inputs": {"start": 0, "skip": 1, "count": head["data"]["labelled"]},
         **{key: head[key] for key in ("n0", "n", "alpha", "seed")},
     }
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sigmax.data import Dataset
 from sigmax.errors import RequestError
 from sigmax.jobs.certify import arithmetic, certify_run
-from sigmax.jobs.label.folder import FORMAT, Head, begin, parts, read_head, recorded, shuffled, size_of
+from sigmax.jobs.label.folder import FORMAT, Head, begin, is_whole, read_head, recorded, shuffled, size_of
 from sigmax.noise.addressed import check_uint64
 from sigmax.progress import Watch, counting_on, shown
 from sigmax.radius.noise import level_in
@@ -162,13 +162,11 @@ def make_labels(
 ) -> Labels:
     """Certify a `fraction` of the data with every expert, each into its run file in `folder`.
 
-    Everything that can be refused is refused before the first expert starts. Labelling that was cut short goes on
-    when the same is asked again, and ends with the labels of one left alone; finished labels are returned at once, a
-    larger fraction adds the inputs that are missing, and a folder of another request is never touched.
-    The inputs depend on their number, `fraction` and `sample_seed` alone; a larger fraction holds the smaller.
-    `sampling`, `targets`, `tolerance`: as for `certify`; with targets a label is the largest of them that holds, or
-    a little more. `workers`, `gpus_per_worker`, `backend`: as for `certify_run`.
-    `watch(done, total)` counts inputs over all experts together; without it, as for `certify_run`.
+    Everything that can be refused is refused before the first expert starts. Labelling that was cut short goes on when
+    the same is asked again, and ends with the labels of one left alone; a larger fraction, which holds the smaller,
+    adds the inputs that are missing. A folder of another request is never touched.
+    `sampling`, `targets`, `tolerance`: as for `certify`; with targets a label is the largest of them that holds, or a
+    little more. Other options: as for `certify_run`; `watch` counts inputs over all experts together.
     """
     folder, question = Path(folder), asked_of(sampling, targets, tolerance)
     experts = _checked(experts, dataset, n0=n0, n=n, alpha=alpha, sampling=question)
@@ -187,12 +185,9 @@ def make_labels(
     how |= {"workers": workers, "gpus_per_worker": gpus_per_worker, "backend": backend}
     with shown(watch, f"label {folder.name}") as advance:
         for i, (name, expert) in enumerate(zip(head["experts"], experts, strict=True)):
-            for j, part in enumerate(parts(head, name)):
-                found = runs[name][j]
-                if found is None or not found.finished:
-                    shifted = counting_on(advance, i * count + part.start, len(experts) * count)
-                    which: dict[str, Any] = {"start": part.start, "maximum": part.size}
-                    runs[name][j] = certify_run(expert, mixed, folder / part.file, **how, **which, watch=shifted)
+            if not is_whole(runs[name], head):
+                shifted = counting_on(advance, i * count, len(experts) * count)
+                runs[name] = certify_run(expert, mixed, folder / f"{name}.jsonl", maximum=count, watch=shifted, **how)
     return _assemble(folder, head, runs)
 
 
@@ -228,7 +223,7 @@ def _checked(
             f"the experts have {classes[0]} classes, but {dataset.name} has {len(dataset.classes)}; "
             "label the data the experts were trained for"
         )
-    check_norms([expert.rule for expert in experts])
+    check_norms({expert_name(i): expert.rule for i, expert in enumerate(experts)})
     first = dataset.pixels([0])
     for expert in experts:
         expert.check_question(n0=n0, n=n, alpha=alpha, sampling=sampling)
@@ -260,24 +255,24 @@ def _head(experts: Sequence[Scheme], dataset: Dataset, mixed: Dataset, count: in
     }
 
 
-def _assemble(folder: Path, head: Head, runs: Mapping[str, Sequence[Run | None]]) -> Labels:
-    count = head["data"]["labelled"]
-    for name, found in runs.items():
-        if not all(run is not None and run.finished for run in found):
-            done = sum(len(run.records) for run in found if run is not None)
+def _assemble(folder: Path, head: Head, runs: Mapping[str, Run | None]) -> Labels:
+    count, finished = head["data"]["labelled"], list[Run]()
+    for name, run in runs.items():
+        if run is None or not is_whole(run, head):
+            done = 0 if run is None else len(run.records)
             raise RequestError(
                 f"the labels in {folder} are unfinished: {name} is at input {done} of {count} ({len(runs)} experts in "
                 "all); repeat the command that makes them to go on"
             )
+        finished.append(run)
     radii, labels = np.zeros((count, len(runs))), np.zeros(count, np.int64)
-    finished = [[run for run in found if run is not None] for found in runs.values()]
-    for i, record in ((i, record) for i, found in enumerate(finished) for run in found for record in run.records):
+    for i, record in ((i, record) for i, run in enumerate(finished) for record in run.records):
         radii[record.index, i] = record.certificate.radius if record.correct else 0.0
         assert record.label is not None  # data without labels was refused
         labels[record.index] = record.label
     places = shuffled(head["data"]["inputs"], head["sample_seed"])[:count]
     rising = np.argsort(places)
-    levels = (level_in(found[0].plan.rule) for found in finished)
+    levels = (level_in(run.plan.rule) for run in finished)
     return Labels(
         radii=radii[rising],
         indices=places[rising],

@@ -14,8 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sigmax.errors import RequestError
-from sigmax.models.optional import needs
+from sigmax.errors import RequestError, needs
 
 
 class Onnx:

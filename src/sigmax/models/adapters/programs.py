@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -87,19 +87,17 @@ def kind_of(path: Path) -> str | None:
     return SCRIPTED if "constants.pkl" in names and any(name.startswith("code/") for name in names) else None
 
 
-def open_program(
-    path: str | Path,
-    *,
-    classes: int | None = None,
-    input_shape: tuple[int, int, int] | None = None,
-    normalisation: Normalisation | None = None,
-    sigma: float | None = None,
-) -> Program:
-    """The network of an ONNX, .pt2 or TorchScript file, seen to answer; see `sigmax build smoothed`.
+class Given(TypedDict, total=False):
+    """What a caller says of a network."""
 
-    input_shape: of one image; read from the file where that says it. classes: counted in the logits.
-    normalisation: of pixels in [0, 1], before the network; by default it takes them as they are.
-    """
+    classes: int | None  # else counted in the logits
+    input_shape: tuple[int, int, int] | None  # of one image; else read from the file where that says it
+    normalisation: Normalisation | None  # of pixels in [0, 1], before the network; else it takes them as they are
+    sigma: float | None
+
+
+def open_program(path: str | Path, **given: Unpack[Given]) -> Program:
+    """The network of an ONNX, .pt2 or TorchScript file, seen to answer; see `sigmax build smoothed`."""
     path = Path(path)
     if not path.is_file():
         raise RequestError(f"there is no file {path}")
@@ -107,8 +105,7 @@ def open_program(
     if kind is None:
         raise RequestError(f"{path} is no ONNX file, no .pt2 of torch.export.save and no TorchScript file")
     network = _opened(kind, path)
-    given = {"classes": classes, "input_shape": input_shape, "normalisation": normalisation, "sigma": sigma}
-    return Program(network, _described(network, kind, str(path), **given), digest(path), path)
+    return Program(network, _described(network, kind, str(path), given), digest(path), path)
 
 
 def reopened(path: Path, description: Description, content: str) -> Program:
@@ -119,21 +116,13 @@ def reopened(path: Path, description: Description, content: str) -> Program:
     return Program(_opened(description.architecture, path), description, content, path)
 
 
-def from_code(
-    reference: str,
-    *,
-    classes: int | None = None,
-    input_shape: tuple[int, int, int] | None = None,
-    normalisation: Normalisation | None = None,
-    sigma: float | None = None,
-) -> Program:
+def from_code(reference: str, **given: Unpack[Given]) -> Program:
     """Import `package.module` and call its `function`, without arguments, which returns the model: any callable.
 
     This runs the code, with the current folder on Python's path. The others are as for `open_program`.
     """
     network = _called(reference)
-    given = {"classes": classes, "input_shape": input_shape, "normalisation": normalisation, "sigma": sigma}
-    description = _described(network, CODE, reference, **given, options={"code": reference})
+    description = _described(network, CODE, reference, given, {"code": reference})
     return Program(network, description, reference, None)
 
 
@@ -201,14 +190,23 @@ def _evaluating(model: Callable[..., Any]) -> Callable[..., Any]:
     return model
 
 
-def _described(network: Callable[..., Any], kind: str, named: str, **given: Any) -> Description:
+def _described(
+    network: Callable[..., Any], kind: str, named: str, given: Given, options: Mapping[str, Any] | None = None
+) -> Description:
     """What was given, completed by what the network shows."""
-    shape = given["input_shape"] or _shape_of(network)
+    shape = given.get("input_shape") or _shape_of(network)
     if shape is None:
         raise RequestError(f"{named} does not say which images it takes; give --input-shape, such as 3,32,32")
     check_input_shape(shape)
-    complete = {**given, "input_shape": shape, "classes": _classes(network, kind, named, shape, given["classes"])}
-    return Description(architecture=kind, notes={"source": Path(named).name}, **complete)
+    return Description(
+        architecture=kind,
+        classes=_classes(network, kind, named, shape, given.get("classes")),
+        input_shape=shape,
+        options=options or {},
+        normalisation=given.get("normalisation"),
+        sigma=given.get("sigma"),
+        notes={"source": Path(named).name},
+    )
 
 
 def _classes(network: Callable[..., Any], kind: str, named: str, shape: Sequence[int], given: int | None) -> int:

@@ -17,12 +17,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from sigmax.errors import RequestError
+from sigmax.errors import RequestError, needs
 from sigmax.models.checkpoints.description import Description
 from sigmax.models.checkpoints.tensors import fill
 from sigmax.models.classifier import Classifier, create
 from sigmax.models.normalise import Normalisation
-from sigmax.models.optional import fetched, needs
+from sigmax.models.optional import fetched
 
 RESIZES = ("bicubic", "bilinear")
 WEIGHTS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}

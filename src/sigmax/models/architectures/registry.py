@@ -8,7 +8,7 @@ images into images, take no classes.
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from inspect import Parameter, signature
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -22,34 +22,34 @@ from sigmax.models.architectures.unet import UNet
 
 Builder = Callable[..., nn.Module]
 
-_builders: dict[str, Builder] = {
-    "small-cnn": SmallCNN,
-    "resnet18": ResNet18,
-    "resnet18-capped": CappedResNet18,
-    "resnet20": resnet20,
-    "resnet56": resnet56,
-    "resnet110": resnet110,
-    "resnet50": ResNet50,
-    "efficientnet-lite0": EfficientNetLite0,
+
+class Architecture(NamedTuple):
+    """How a network is built, and whether it is a denoiser."""
+
+    builder: Builder | str  # text: the module whose `build` it is
+    denoises: bool = False
+
+
+_architectures = {
+    "small-cnn": Architecture(SmallCNN),
+    "resnet18": Architecture(ResNet18),
+    "resnet18-capped": Architecture(CappedResNet18),
+    "resnet20": Architecture(resnet20),
+    "resnet56": Architecture(resnet56),
+    "resnet110": Architecture(resnet110),
+    "resnet50": Architecture(ResNet50),
+    "efficientnet-lite0": Architecture(EfficientNetLite0),
+    "unet": Architecture(UNet, denoises=True),
+    # Networks of other libraries, which are needed only where one is used. Their options hold a whole config, so they
+    # are built by functions of their own, not by name.
+    "transformers": Architecture("sigmax.models.adapters.transformers"),
+    "diffusers": Architecture("sigmax.models.denoisers.diffusion", denoises=True),
 }
-_denoisers: dict[str, Builder] = {"unet": UNet}
-# Networks around others: of other libraries, needed only where one is used, or of ours. Their options hold a whole
-# config, so they are built by functions of their own, not by name. The builder is `build` of the module.
-_classifier_adapters = {
-    "transformers": "sigmax.models.adapters.transformers",
-}
-_denoiser_adapters = {"diffusers": "sigmax.models.denoisers.diffusion"}
-_adapters = {**_classifier_adapters, **_denoiser_adapters}
 
 
-def names() -> tuple[str, ...]:
-    """Every architecture of a classifier, the user's own included, in the order they were registered."""
-    return tuple(_builders)
-
-
-def denoiser_names() -> tuple[str, ...]:
-    """Every architecture of a denoiser, likewise."""
-    return tuple(_denoisers)
+def names(*, denoisers: bool = False) -> tuple[str, ...]:
+    """Every architecture of a classifier (or denoiser), the user's own included, in the order they were registered."""
+    return tuple(n for n, a in _architectures.items() if a.denoises == denoisers and not isinstance(a.builder, str))
 
 
 def register(name: str, *, denoiser: bool = False) -> Callable[[Builder], Builder]:
@@ -62,11 +62,10 @@ def register(name: str, *, denoiser: bool = False) -> Callable[[Builder], Builde
     """
 
     def add(builder: Builder) -> Builder:
-        if {**_builders, **_denoisers}.get(name, builder) is not builder or name in _adapters:
+        if _architectures.setdefault(name, Architecture(builder, denoiser)).builder is not builder:
             raise RequestError(
                 f"the architecture {name!r} is registered already, and files refer to it; choose another name"
             )
-        (_denoisers if denoiser else _builders)[name] = builder
         return builder
 
     return add
@@ -75,16 +74,24 @@ def register(name: str, *, denoiser: bool = False) -> Callable[[Builder], Builde
 def build(name: str, *, classes: int, input_shape: tuple[int, int, int], **options: Any) -> nn.Module:
     """A fresh network in eval mode that was seen to map (n, *input_shape) to (n, classes).
 
-    Its weights are sampled from torch's global generator: call `torch.manual_seed` first to fix them.
+    With `classes=0` a denoiser, called as `network(images, sigma)`. Its weights are sampled from torch's global
+    generator: call `torch.manual_seed` first to fix them.
     """
     request = f"architecture {name!r} with {classes} classes, inputs {input_shape} and options {options}"
     builder, complete = _builder(name), all_options(name, options)
-    if name in _denoisers or name in _denoiser_adapters:
+    if _architectures[name].denoises and classes:
         raise RequestError(f"{name!r} is a denoiser, which tells no classes apart; classifiers: {_listed(names())}")
+    if not _architectures[name].denoises and not classes:
+        known = _listed(names(denoisers=True))
+        raise RequestError(f"{name!r} is a classifier, no denoiser; denoisers are: {known}")
     try:
+        if not classes:
+            return builder(input_shape=input_shape, **complete).eval()
         network = builder(classes=classes, input_shape=input_shape, **complete).eval()
         with torch.no_grad():
             logits = network(torch.zeros(2, *input_shape))
+    except RequestError:
+        raise
     except (ArithmeticError, IndexError, RuntimeError, TypeError, ValueError) as error:
         raise RequestError(f"{request} cannot be built: {error}") from error
     if logits.shape != (2, classes):
@@ -92,21 +99,6 @@ def build(name: str, *, classes: int, input_shape: tuple[int, int, int], **optio
             f"{request}: two images should give logits of shape {(2, classes)}, they gave "
             f"{tuple(logits.shape)}; correct the builder, or ask for the classes it has"
         )
-    return network
-
-
-def build_denoiser(name: str, *, input_shape: tuple[int, int, int], **options: Any) -> nn.Module:
-    """A fresh denoiser in eval mode, called as `network(images, sigma)`; its weights as those of `build`."""
-    request = f"denoiser {name!r} with inputs {input_shape} and options {options}"
-    complete = all_options(name, options)
-    if name in _builders or name in _classifier_adapters:
-        raise RequestError(f"{name!r} is a classifier, no denoiser; denoisers are: {_listed(denoiser_names())}")
-    try:
-        network: nn.Module = _builder(name)(input_shape=input_shape, **complete).eval()
-    except RequestError:
-        raise
-    except (ArithmeticError, IndexError, RuntimeError, TypeError, ValueError) as error:
-        raise RequestError(f"{request} cannot be built: {error}") from error
     return network
 
 
@@ -130,16 +122,14 @@ def all_options(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _builder(name: str) -> Builder:
-    if name in _adapters:
-        adapter: Builder = import_module(_adapters[name]).build
-        return adapter
-    known = {**_builders, **_denoisers}
-    if name not in known:
+    if name not in _architectures:
         raise RequestError(
-            f"unknown architecture {name!r}; known are: {_listed(known)}. "
+            f"unknown architecture {name!r}; known are: {_listed((*names(), *names(denoisers=True)))}. "
             "Add your own with sigmax.models.register(name)(builder)"
         )
-    return known[name]
+    found = _architectures[name].builder
+    builder: Builder = import_module(found).build if isinstance(found, str) else found
+    return builder
 
 
 def _listed(items: Any) -> str:

@@ -22,8 +22,7 @@ from sigmax.models.adapters.programs import Program
 from sigmax.models.checkpoints.bfloat16 import Store, as_bfloat16, check_store, restored
 from sigmax.models.checkpoints.description import Description
 from sigmax.models.checkpoints.tensors import digest, fill
-from sigmax.models.classifier import Classifier, create, describe
-from sigmax.models.denoiser import Denoiser, create_denoiser
+from sigmax.models.classifier import Classifier, Denoiser, create, create_denoiser, describe
 
 _KEYS: Mapping[Store, str] = {"fp32": "sigmax", "bf16": "sigmax-bf16"}  # one a file: several come in any order
 SLACK, SLACK_RATIO = 1 << 22, 4  # parameters may be registered more than once, and the network is built twice

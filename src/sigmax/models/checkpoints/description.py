@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Self
 
+from sigmax.config.validation import build
 from sigmax.errors import RequestError
 from sigmax.models.normalise import Normalisation
 
@@ -91,7 +92,7 @@ class Description:
             raise RequestError(f"the description has the wrong fields: {', '.join(sorted(values))}")
         try:
             if values["normalisation"] is not None:
-                values["normalisation"] = Normalisation(**values["normalisation"])
+                values["normalisation"] = build(Normalisation, values["normalisation"], "normalisation")
             return cls(**values)
         except TypeError as error:
             raise RequestError(f"the description holds a value of the wrong kind: {error}") from error

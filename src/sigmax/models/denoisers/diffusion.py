@@ -14,12 +14,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sigmax.errors import RequestError
+from sigmax.errors import RequestError, needs
 from sigmax.models.architectures.unet import column
 from sigmax.models.checkpoints.description import Description
-from sigmax.models.denoiser import Denoiser
+from sigmax.models.classifier import Denoiser
 from sigmax.models.denoisers.schedule import Schedule, moments
-from sigmax.models.optional import fetched, needs
+from sigmax.models.optional import fetched
 
 PREDICTIONS = ("epsilon", "sample", "v_prediction")
 _PRIVATE = "_"  # what diffusers adds to a config about itself begins so

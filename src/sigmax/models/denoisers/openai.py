@@ -16,13 +16,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sigmax.errors import RequestError
+from sigmax.errors import RequestError, needs
 from sigmax.models.checkpoints.state_dicts import state_dict
 from sigmax.models.checkpoints.tensors import Tensors, differences, fill
-from sigmax.models.denoiser import Denoiser
+from sigmax.models.classifier import Denoiser
 from sigmax.models.denoisers.diffusion import wrap
 from sigmax.models.denoisers.schedule import Schedule
-from sigmax.models.optional import needs
 
 NEITHER = "the layout is neither improved-diffusion's nor guided-diffusion's"
 _NEEDED = ("time_embed.0.weight", "input_blocks.0.0.weight", "middle_block.1.qkv.weight", "out.2.weight")

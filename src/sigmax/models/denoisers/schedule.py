@@ -11,19 +11,21 @@ Robustness for Free!", Algorithm 1 (the timestep).
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import cached_property
-from typing import Any, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import Field
 from torch import Tensor
 
+from sigmax.config.validation import Probability, options
 from sigmax.errors import RequestError
 
-KINDS = ("linear", "scaled-linear", "cosine")
-_DIFFUSERS = {"linear": "linear", "scaled_linear": "scaled-linear", "squaredcos_cap_v2": "cosine"}
+Kind = Literal["linear", "scaled-linear", "cosine"]
+_DIFFUSERS: Mapping[str, Kind] = {"linear": "linear", "scaled_linear": "scaled-linear", "squaredcos_cap_v2": "cosine"}
 _LARGEST_BETA = 0.999  # where the cosine schedule is cut off, in the paper and everywhere since
 _OFFSET = 0.008  # of the cosine schedule, so that its first steps are not too small
 
@@ -36,21 +38,17 @@ class Moments(NamedTuple):
     noise: Tensor  # sqrt(1 - abar_t)
 
 
-@dataclass(frozen=True)
+@options
 class Schedule:
     """How much noise each of `steps` timesteps holds. Betas run from `first` to `last`; a cosine has its own."""
 
-    kind: str  # one of KINDS
-    steps: int
-    first: float = 1e-4
-    last: float = 0.02
+    kind: Kind
+    steps: Annotated[int, Field(ge=2)]
+    first: Probability = 1e-4
+    last: Probability = 0.02
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise RequestError(f"a noise schedule is one of {', '.join(KINDS)}; got {self.kind!r}")
-        if not (type(self.steps) is int and self.steps >= 2):
-            raise RequestError(f"a noise schedule has a whole number of steps, at least 2; got {self.steps!r}")
-        if not 0 < self.first <= self.last < 1:
+        if self.first > self.last:
             raise RequestError(
                 f"betas of a noise schedule rise within (0, 1); got first={self.first!r}, last={self.last!r}"
             )

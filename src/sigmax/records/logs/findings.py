@@ -2,10 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
 from typing import Literal
 
-from sigmax.records.logs.table import LogLine, LogRow, LogTable
+from sigmax.records.logs.fit import fitting_alpha
+from sigmax.records.logs.limits import Limits
+from sigmax.records.logs.table import LogRow, LogTable
 
 SHOWN = 3  # rows quoted in a sentence
 SigmaFrom = Literal["given", "path", "column"]
@@ -15,16 +18,27 @@ SigmaFrom = Literal["given", "path", "column"]
 class LogReport:
     """Facts about one imported log. `notes` puts those worth saying into words; a spotless log has none."""
 
-    file: str
     table: LogTable
-    planned: int  # inputs the run was meant to have
-    sigmas: tuple[float, ...]
-    n: int
+    limits: Limits
     alpha: float
-    impossible: tuple[LogRow, ...]  # claims beyond the reach of n samples
-    fits_alpha: float | None  # the smallest usual alpha at which all of these were possible
-    not_a_radius: tuple[LogRow, ...]  # predictions whose radius is negative or no finite number
+    planned: int  # inputs the run was meant to have
     sigma_from: SigmaFrom  # who said what sigma is
+
+    @property
+    def sigmas(self) -> tuple[float, ...]:
+        """The noise that the log is held against."""
+        return self.limits.sigmas
+
+    @cached_property
+    def impossible(self) -> tuple[LogRow, ...]:
+        """Claims beyond the reach of n samples."""
+        claims = (row for row in self.table.claims if self.limits.is_radius(row))
+        return tuple(row for row in claims if not self.limits.allow(row, self.alpha))
+
+    @cached_property
+    def fits_alpha(self) -> float | None:
+        """The smallest usual alpha at which all of these were possible."""
+        return fitting_alpha(self.impossible, self.limits, self.alpha)
 
     @property
     def rows(self) -> int:
@@ -42,11 +56,6 @@ class LogReport:
         return sum(row.predicted is None for row in self.table.rows)
 
     @property
-    def radius_on_abstention(self) -> tuple[LogRow, ...]:
-        """Abstentions that print a radius other than 0 nevertheless; it is not kept."""
-        return tuple(row for row in self.table.rows if row.predicted is None and row.radius != 0)
-
-    @property
     def wrong_correct(self) -> int:
         """How many rows say something else in `correct` than predict == label."""
         return sum(row.correct is not None and row.correct != row.right for row in self.table.rows)
@@ -60,11 +69,6 @@ class LogReport:
         )
 
     @property
-    def torn(self) -> LogLine | None:
-        """The last row, where it was cut short and left out."""
-        return self.table.torn
-
-    @property
     def notes(self) -> tuple[str, ...]:
         """What a reader should know before relying on the log, one sentence a finding."""
         return tuple(self._sentences())
@@ -75,10 +79,12 @@ class LogReport:
         if self.impossible:
             impossible = f"impossible at {self._stated()} ({self._explanation()})"
             yield f"{_rows(self.impossible)}: {impossible}; kept as printed"
-        if self.not_a_radius:
-            yield f"{_rows(self.not_a_radius)}: not a radius; read as making no claim"
-        if self.radius_on_abstention:
-            yield f"{_rows(self.radius_on_abstention)}: printed on an abstention; read as 0"
+        not_a_radius = [row for row in self.table.claims if not self.limits.is_radius(row)]
+        if not_a_radius:
+            yield f"{_rows(not_a_radius)}: not a radius; read as making no claim"
+        on_abstention = [row for row in self.table.rows if row.predicted is None and row.radius != 0]
+        if on_abstention:
+            yield f"{_rows(on_abstention)}: printed on an abstention; read as 0"
         if self.running_total:
             yield "the column `correct` is a running total; recomputed as predict == label"
         elif self.wrong_correct:
@@ -87,8 +93,9 @@ class LogReport:
         yield from self._cautions()
 
     def _surroundings(self) -> Iterator[str]:
-        if self.torn:
-            yield f"the last row, line {self.torn.number}, is cut short and left out: {self.torn.text.strip()!r}"
+        torn = self.table.torn
+        if torn:
+            yield f"the last row, line {torn.number}, is cut short and left out: {torn.text.strip()!r}"
         if self.table.trailer:
             yield f"text after the table was left out, from line {self.table.trailer[0].number} on"
         if self.table.headers > 1:
@@ -112,7 +119,7 @@ class LogReport:
 
     def _stated(self) -> str:
         sigma = ", ".join(f"{s:g}" for s in self.sigmas)
-        return f"sigma={'per row' if 'sigma' in self.table.columns else sigma}, n={self.n}, alpha={self.alpha:g}"
+        return f"sigma={'per row' if 'sigma' in self.table.columns else sigma}, n={self.limits.n}, alpha={self.alpha:g}"
 
     def _explanation(self) -> str:
         if self.fits_alpha is None:

@@ -13,11 +13,11 @@ from sigmax.errors import RequestError
 from sigmax.numbers import is_number, is_whole
 from sigmax.records.lines import Record
 from sigmax.records.logs.findings import LogReport, SigmaFrom
-from sigmax.records.logs.fit import fitting_alpha, refuse_wrong_sigma, suggestion
+from sigmax.records.logs.fit import refuse_wrong_sigma, suggestion
 from sigmax.records.logs.limits import Limits
 from sigmax.records.logs.path import sigma_in
 from sigmax.records.logs.table import LogRow, LogTable, read_table
-from sigmax.records.plan import IMPORTED, Plan
+from sigmax.records.plan import IMPORTED, NORM_OF_LOGS, Plan
 from sigmax.rules.certificate import Certificate, Outcome, Role, Stage
 from sigmax.rules.checks import check_samples
 
@@ -60,15 +60,15 @@ def read_log(
     sigmas, source = (given, source) if given else _found_sigma(path, table, n=n, alpha=alpha)
     limits = Limits(table, sigmas, n=n)
     planned = _planned_inputs(table, inputs)
-    refuse_wrong_sigma(path, _claims(table), limits, alpha, staged="stage" in table.columns)
-    report = _report(path, table, limits, alpha=alpha, planned=planned["count"], source=source)
+    refuse_wrong_sigma(path, table.claims, limits, alpha, staged="stage" in table.columns)
+    report = LogReport(table, limits, alpha, planned["count"], source)
     plan = Plan(
         rule=_rule(path, limits),
         n0=n0,
         n=n,
         alpha=alpha,
         seed=None,
-        norm="l2",
+        norm=NORM_OF_LOGS,
         generator=None,
         arithmetic=None,
         data={"name": data, "split": split, "fingerprint": None},
@@ -89,13 +89,9 @@ def _found_sigma(path: Path, table: LogTable, *, n: int, alpha: float) -> tuple[
         raise RequestError(f"{path} is the log of a cascade; give all its sigmas (--sigma 0.25 --sigma 0.5 ...)")
     found = sigma_in(path)
     if found is None:
-        fits = suggestion(_claims(table), Limits(table, (1.0,), n=n), alpha)
+        fits = suggestion(table.claims, Limits(table, (1.0,), n=n), alpha)
         raise RequestError(f"{path} does not name its sigma, as sigma_0.25 or noise_0.5 would; give --sigma. {fits}")
     return (found,), "path"
-
-
-def _claims(table: LogTable) -> list[LogRow]:
-    return [row for row in table.rows if row.predicted is not None]
 
 
 def _checked_sigmas(sigma: float | Sequence[float]) -> tuple[float, ...]:
@@ -162,20 +158,3 @@ def _outcome(row: LogRow, limits: Limits, alpha: float) -> Outcome:
     if row.predicted is None:
         return Outcome.ABSTAINED_ELSEWHERE
     return Outcome.CLAIMED if limits.allow(row, alpha) else Outcome.IMPOSSIBLE
-
-
-def _report(path: Path, table: LogTable, limits: Limits, *, alpha: float, planned: int, source: SigmaFrom) -> LogReport:
-    claims = _claims(table)
-    impossible = tuple(row for row in claims if limits.is_radius(row) and not limits.allow(row, alpha))
-    return LogReport(
-        file=path.name,
-        table=table,
-        planned=planned,
-        alpha=alpha,
-        sigmas=limits.sigmas,
-        n=limits.n,
-        impossible=impossible,
-        fits_alpha=fitting_alpha(impossible, limits, alpha),
-        sigma_from=source,
-        not_a_radius=tuple(row for row in claims if not limits.is_radius(row)),
-    )

@@ -58,6 +58,11 @@ class LogTable:
     trailer: tuple[LogLine, ...]  # text after the table
     headers: int  # more than one: the log was appended to
 
+    @property
+    def claims(self) -> list[LogRow]:
+        """The rows that predict a class."""
+        return [row for row in self.rows if row.predicted is not None]
+
 
 def read_table(path: Path) -> LogTable:
     """Every row of a log. Text may follow the table; anything unreadable inside it is an error naming the line."""

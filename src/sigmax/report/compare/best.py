@@ -34,14 +34,14 @@ class Reference:
     choices: tuple[Floats, ...]
     inputs: int  # that the radii are of, those without one included
 
-    def counts(self, radii: Floats, *, strict: bool = False) -> NDArray[np.int64]:
+    def counts(self, radii: Floats) -> NDArray[np.int64]:
         """How many inputs the best choice certifies at each radius."""
-        counts = np.array([reached(choice, radii, strict=strict) for choice in self.choices])
+        counts = np.array([reached(choice, radii) for choice in self.choices])
         return np.asarray(counts.max(axis=0))
 
-    def accuracy(self, radii: Floats, *, strict: bool = False) -> Floats:
+    def accuracy(self, radii: Floats) -> Floats:
         """The share of inputs the best choice certifies at each radius."""
-        return self.counts(radii, strict=strict) / self.inputs
+        return self.counts(radii) / self.inputs
 
     def steps(self) -> tuple[Floats, Floats]:
         """The radii at which the curve falls, from 0 on, and the accuracy up to each of them."""
@@ -76,12 +76,11 @@ def best_over_sigma(
     radii: float | Sequence[float] | Floats | None = None,
     *,
     strict: bool = False,
-    level: float = 0.95,
 ) -> pd.DataFrame:
     """The envelope of the runs with its choices: `radius`, `run`, `accuracy`, `low`, `high`.
 
     On the inputs that all runs hold. `run` is the name of the best at that radius (the first of equals), empty
-    where none certifies anything. The interval is Clopper-Pearson's of that one run at `level`: as the best of
+    where none certifies anything. The interval is Clopper-Pearson's of that one run at 95%: as the best of
     several was taken after looking, it is a little too favourable.
     """
     shared = on_the_same_inputs(runs)
@@ -89,7 +88,7 @@ def best_over_sigma(
     counts = np.array([certified_counts(run, asked, strict=strict) for run in shared.values()])
     best, inputs = counts.max(axis=0), len(next(iter(shared.values())).records)
     names = np.where(best > 0, np.array(list(shared))[counts.argmax(axis=0)], "")
-    low, high = interval(best, inputs, level=level)
+    low, high = interval(best, inputs)
     return pd.DataFrame({"radius": asked, "run": names, "accuracy": best / inputs, "low": low, "high": high})
 
 

@@ -7,20 +7,11 @@ from pathlib import Path
 import pandas as pd
 
 from sigmax.records.plan import Plan
+from sigmax.records.rounding import exact
 from sigmax.records.run import Run, each_record
 from sigmax.report.compare.diagnosis import ReferenceLine, RoutingAnalysis, routing_analysis
-from sigmax.report.metrics.accuracy import (
-    Floats,
-    average_radius,
-    certified_radii,
-    easiest_share,
-    grid,
-    grid_of,
-    mean_of,
-    mean_radius,
-    reached,
-)
-from sigmax.report.metrics.adaptive import Planned, furthest_asked, is_adaptive, mean_samples
+from sigmax.report.metrics.accuracy import Floats, easiest_share, grid, grid_of, mean_of, reached
+from sigmax.report.metrics.adaptive import furthest_asked, is_adaptive
 from sigmax.report.metrics.figures import Figures, figures_of
 from sigmax.report.runs import Source, named, stem
 from sigmax.report.schemes import assumed_by, other_noises
@@ -33,34 +24,27 @@ ASSUMES = "assumes"
 SAMPLES, SECONDS = "samples", "seconds"  # an input, on average
 
 
-def compare(
-    runs: Source | Iterable[Source], radii: Sequence[float] | Floats | None = None, *, strict: bool = False
-) -> pd.DataFrame:
+def compare(runs: Source | Iterable[Source], radii: Sequence[float] | Floats | None = None) -> pd.DataFrame:
     """One row a run: name, sigma, n, alpha, inputs, certified accuracy in % at each radius, ACR, abstained in %.
 
-    ACR comes with the share of it, in %, that the easiest tenth of the inputs makes: see `average_radius`.
+    Columns of accuracy are named by their radius, with every digit it has ("0.25"); without `radii` the papers' grid is
+    taken as far as the runs reach. Beyond the largest radius a run was asked about (its targets) they are NaN.
+    `sigma` is text, since a run may have used several. ACR comes with its share, in %, of the easiest tenth of the
+    inputs: see `average_radius`.
 
-    The columns of accuracy are named by their radius, with every digit it has ("0.25"); see `certified_accuracy`
-    for `strict`. `sigma` is text, since a run may have used several. Without `radii` the papers' grid is taken as
-    far as the runs reach.
-
-    A dual run among the runs of all its experts adds two rows that are no certificates: "oracle (best expert each
-    input)" and "envelope (best expert each radius)"; see `diagnose`. They are of the inputs that these runs share.
-
-    Where a run was sampled adaptively its `n` is the most samples of a stage, and a column `mean samples` has what an
-    input took. Beyond the largest radius a run was asked about (its targets) its accuracy is NaN.
-
-    Of runs without labels the columns of radii are the share certified for any class, and `mean radius` stands in place
-    of ACR. Runs with and without labels are not compared.
+    A dual run among the runs of all its experts adds two rows that are no certificates, oracle and envelope, of the
+    inputs that these runs share: see `diagnose`. Where a run was sampled adaptively its `n` is the most samples of a
+    stage, and a column `mean samples` has what an input took. Of runs without labels the columns of radii are the share
+    certified for any class, and `mean radius` stands in place of ACR.
     """
     by_name = named(runs)
-    return table(by_name, routing_analysis(by_name), grid(by_name.values(), radii), strict=strict)
+    return table(by_name, routing_analysis(by_name), grid(by_name.values(), radii))
 
 
-def table(runs: Mapping[str, Run], found: RoutingAnalysis, radii: Floats, *, strict: bool) -> pd.DataFrame:
+def table(runs: Mapping[str, Run], found: RoutingAnalysis, radii: Floats) -> pd.DataFrame:
     """The rows of the runs, then those of oracle and envelope."""
     figures = {name: figures_of(run.plan, run.records) for name, run in runs.items()}
-    return _table(figures, [_reference(line, radii, strict) for line in found.lines], radii, strict)
+    return _table(figures, [_reference(line, radii) for line in found.lines], radii)
 
 
 def summary(path: str | Path, plan: Plan) -> pd.DataFrame:
@@ -68,13 +52,11 @@ def summary(path: str | Path, plan: Plan) -> pd.DataFrame:
     members = plan.indices if isinstance(plan.indices, range) else frozenset(plan.indices)
     records = (record for record in each_record(Path(path)) if record.index in members)
     figures = figures_of(plan, records)
-    return _table({stem(Path(path)): figures}, [], grid_of([(figures, figures.radii)], None), strict=False)
+    return _table({stem(Path(path)): figures}, [], grid_of([(figures, figures.radii)], None))
 
 
-def _table(
-    figures: Mapping[str, Figures], references: list[dict[str, object]], radii: Floats, strict: bool
-) -> pd.DataFrame:
-    rows = [{"name": name, **_row(of, radii, strict)} for name, of in figures.items()]
+def _table(figures: Mapping[str, Figures], references: list[dict[str, object]], radii: Floats) -> pd.DataFrame:
+    rows = [{"name": name, **_row(of, radii)} for name, of in figures.items()]
     frame = pd.DataFrame(rows + references)
     samples = [of.samples / of.inputs if is_adaptive(of) else math.nan for of in figures.values()]
     if not all(map(math.isnan, samples)):
@@ -83,13 +65,13 @@ def _table(
     return frame
 
 
-def _row(of: Figures, radii: Floats, strict: bool) -> dict[str, object]:
+def _row(of: Figures, radii: Floats) -> dict[str, object]:
     return {
         "sigma": _listed(of.sigmas, of.plan),
         "n": of.plan.n,
         "alpha": of.plan.alpha,
         "inputs": of.inputs,
-        **_accuracies(of, of.radii, of.inputs, radii, strict),
+        **_accuracies(of, radii),
         **_means(of),
         "abstained": 100 * of.abstained / of.inputs,
     }
@@ -107,20 +89,16 @@ def is_accuracy(frame: pd.DataFrame) -> bool:
     return MEAN_RADIUS not in frame.columns
 
 
-def accuracies(run: Run, radii: Floats, *, strict: bool) -> dict[str, float]:
+def _accuracies(of: Figures, radii: Floats) -> dict[str, float]:
     """Certified accuracy (without labels: share) in %, a column a radius; NaN beyond the largest radius asked about."""
-    return _accuracies(run, certified_radii(run), len(run.records), radii, strict)
-
-
-def _accuracies(run: Planned, certified: Floats, inputs: int, radii: Floats, strict: bool) -> dict[str, float]:
     # 100 * k / n rather than 100 * (k / n): a share of exactly 37.25% must not become 37.25000000000001
-    return _columns(radii, 100 * reached(certified, radii, strict=strict) / inputs, furthest_asked(run))
+    return _columns(radii, 100 * reached(of.radii, radii) / of.inputs, furthest_asked(of))
 
 
-def _reference(line: ReferenceLine, radii: Floats, strict: bool) -> dict[str, object]:
+def _reference(line: ReferenceLine, radii: Floats) -> dict[str, object]:
     """A row of the same kind; nothing abstains where nothing is predicted, and an envelope has no single inputs."""
     curve = line.curve
-    certified = 100 * curve.counts(radii, strict=strict) / curve.inputs
+    certified = 100 * curve.counts(radii) / curve.inputs
     return {
         "name": line.name,
         "sigma": ", ".join(dict.fromkeys(sigmas(run) for run in line.experts)),
@@ -137,11 +115,6 @@ def _reference(line: ReferenceLine, radii: Floats, strict: bool) -> dict[str, ob
 def _columns(radii: Floats, certified: Floats, end: float) -> dict[str, float]:
     """One column a radius; NaN beyond what was asked."""
     return {exact(r): share if r <= end else math.nan for r, share in zip(radii, certified, strict=True)}
-
-
-def exact(radius: float) -> str:
-    """The shortest text that reads back as this very number: two radii never share a column."""
-    return repr(float(radius) + 0.0).removesuffix(".0")  # + 0.0, since -0.0 is the radius 0
 
 
 def sigmas(run: Run) -> str:
@@ -166,22 +139,18 @@ def _listed(levels: Iterable[float], plan: Plan) -> str:
 def scheme_table(
     runs: Source | Iterable[Source] | Mapping[str, Run], radii: Sequence[float] | Floats | None = None
 ) -> pd.DataFrame:
-    """One row a run: what it assumes, certified accuracy in % at radii, ACR, samples and seconds.
-
-    Assumes: what the certificates rest on beyond the samples.
-
-    Beyond the largest radius a run was asked about (its targets) its accuracy is NaN.
-    """
+    """One row a run: what its certificates assume beyond the samples, accuracies as in `compare`, ACR, and costs."""
     by_name = dict(runs) if isinstance(runs, Mapping) else named(runs)
     asked = grid(by_name.values(), radii)
-    return pd.DataFrame([{"scheme": name, **_scheme_row(run, asked)} for name, run in by_name.items()])
+    figures = {name: figures_of(run.plan, run.records) for name, run in by_name.items()}
+    return pd.DataFrame([{"scheme": name, **_scheme_row(of, asked)} for name, of in figures.items()])
 
 
-def _scheme_row(run: Run, radii: Floats) -> dict[str, object]:
+def _scheme_row(of: Figures, radii: Floats) -> dict[str, object]:
     return {
-        ASSUMES: "; ".join(assumed_by(run.plan.rule)) or "nothing more",
-        **accuracies(run, radii, strict=False),
-        **({ACR: average_radius(run).value} if run.labelled else {MEAN_RADIUS: mean_radius(run)}),
-        SAMPLES: round(mean_samples(run)),
-        SECONDS: sum(record.seconds for record in run.records) / len(run.records),
+        ASSUMES: "; ".join(assumed_by(of.plan.rule)) or "nothing more",
+        **_accuracies(of, radii),
+        **{name: mean for name, mean in _means(of).items() if name != EASIEST},
+        SAMPLES: round(of.samples / of.inputs),
+        SECONDS: of.seconds / of.inputs,
     }

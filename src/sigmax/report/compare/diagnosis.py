@@ -39,10 +39,10 @@ class Diagnosis:
     oracle: Reference  # of the experts' runs alone, at the chance of error the dual run leaves each
     envelope: Reference  # of the experts' runs as they are recorded
 
-    def over_envelope(self, radii: float | Sequence[float] | Floats, *, strict: bool = False) -> "pd.Series[float]":
+    def over_envelope(self, radii: float | Sequence[float] | Floats) -> "pd.Series[float]":
         """The dual run's certified accuracy over the best expert's at each radius; NaN where that is 0."""
         asked = checked_radii(radii)
-        dual, best = certified_counts(self.run, asked, strict=strict), self.envelope.counts(asked, strict=strict)
+        dual, best = certified_counts(self.run, asked), self.envelope.counts(asked)
         ratio = np.divide(dual, best, out=np.full(len(asked), np.nan), where=best > 0)
         return pd.Series(ratio, index=pd.Index(asked, name="radius"), name="dual / envelope")
 
@@ -50,12 +50,9 @@ class Diagnosis:
 def diagnose(dual_run: Source, expert_runs: Iterable[Source]) -> Diagnosis:
     """Where a dual run falls short of its experts, input by input.
 
-    Needs a run of each expert by itself, on the same data (others among `expert_runs` are passed over).
-
-    A run certifies its expert at the whole of its alpha, the dual run at a part of it: the runs' radii are taken
-    again from their counts at that part, so that expert and dual are held to the same proof.
-    Each expert has one radius an input: the top route's is the dual run's own R_c, the others' are those of their
-    runs. The larger of two estimates of one expert would make a right choice look wrong half of the time.
+    Needs a run of each expert by itself, on the same data (others among `expert_runs` are passed over). Their radii are
+    taken again from their counts at the part of alpha that the dual run gives them. The top route's radius is the dual
+    run's own R_c: the larger of two estimates of one expert would make a right choice look wrong half of the time.
     """
     run, runs = load(dual_run), [load(source) for source in expert_runs]
     alphas = dual_rule(run.plan).alpha_split(run.plan.alpha).experts

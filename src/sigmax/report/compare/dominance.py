@@ -82,9 +82,8 @@ def dominance(runs: Source | Iterable[Source], *, level: float = 0.95) -> list[D
     """Every pair of runs compared, on the inputs both hold; empty for a single run.
 
     Runs of constant noise with the same sigma and the one-sided bound, all samples cast, are compared by their
-    distributions of p_A from one half on (of a log without counts: from where it is known); others by certified
-    accuracy (R >= r) at every radius. A run that was asked about some radii only is compared at those; between them
-    it may prove less than it could. Runs that cannot be compared give a sentence that says why.
+    distributions of p_A; others by certified accuracy at every radius that both were asked about. Runs that cannot be
+    compared give a sentence that says why.
     """
     if not 0 < level < 1:
         raise RequestError(f"level must lie strictly between 0 and 1 (0.95 is usual); got {level!r}")

@@ -1,8 +1,4 @@
-"""What one system certifies more than another, input by input.
-
-# r radius asked about; an input is won at r where only the second run certifies its true class there, lost where
-# only the first does
-"""
+"""What one system certifies more than another, input by input."""
 
 from collections.abc import Sequence
 
@@ -17,22 +13,17 @@ from sigmax.report.metrics.adaptive import targets
 from sigmax.report.runs import Source, labelled, load, on_shared_inputs
 
 
-def accuracy_gain(
-    first: Source, second: Source, radii: float | Sequence[float] | Floats, *, strict: bool = False
-) -> pd.DataFrame:
+def accuracy_gain(first: Source, second: Source, radii: float | Sequence[float] | Floats) -> pd.DataFrame:
     """By how much the second run's certified accuracy exceeds the first's, on the inputs that both hold.
 
-    Columns: `radius`; `gain`; `error`, one standard error of the gain, for inputs drawn at random; how many inputs
-    were `won` and `lost`; `chance`, that inputs which favour neither would be so uneven (the sign test, exact at
-    any number of inputs, at each radius by itself); and of how many `inputs`. Those on which both agree say
-    nothing, so the error is far smaller than that of two accuracies by themselves. All of it is about the inputs
-    alone: networks trained again differ too.
-
-    NaN at a radius that a run with targets was not asked about: it may prove less there than it could.
+    Columns: `radius`; `gain`; `error`, one standard error of the gain, for inputs drawn at random, far smaller than
+    that of two accuracies by themselves; how many inputs were `won` (only the second run certifies the true class
+    there) and `lost`; `chance`, that inputs which favour neither would be so uneven (the exact sign test, at each
+    radius by itself); and of how many `inputs`. NaN at a radius that a run with targets was not asked about.
     """
     asked = checked_radii(radii)
     runs = on_shared_inputs([labelled(load(source), "accuracy") for source in (first, second)])
-    before, after = (_certified(run, asked, strict) for run in runs)
+    before, after = (_certified(run, asked) for run in runs)
     won, lost, n = (after & ~before).sum(axis=0), (before & ~after).sum(axis=0), len(before)
     gain = (won - lost) / n
     found = {
@@ -47,11 +38,11 @@ def accuracy_gain(
     return pd.DataFrame({"radius": asked, **columns, "inputs": n})
 
 
-def _certified(run: Run, radii: Floats, strict: bool) -> NDArray[np.bool_]:
+def _certified(run: Run, radii: Floats) -> NDArray[np.bool_]:
     """Whether each input's true class is certified at each radius, (inputs, radii)."""
     correct = np.array([record.correct for record in run.records])
     found = np.array([record.certificate.radius for record in run.records])[:, None]
-    return correct[:, None] & (found > radii if strict else found >= radii)
+    return correct[:, None] & (found >= radii)
 
 
 def _chance(won: int, differ: int) -> float:

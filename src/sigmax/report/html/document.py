@@ -8,10 +8,11 @@ import pandas as pd
 from sigmax.data import Dataset
 from sigmax.records.run import Run
 from sigmax.report.compare.diagnosis import RoutingAnalysis
-from sigmax.report.html.figures import LEVEL, figures
+from sigmax.report.html.figures import figures
 from sigmax.report.html.inputs import inputs
 from sigmax.report.html.packing import asset, digest, packed, plotly, template
 from sigmax.report.html.thumbnails import FEWEST_LETTERS, MOST_LETTERS, Thumbnails, shown_in, thumbnails
+from sigmax.report.metrics.accuracy import LEVEL
 from sigmax.report.notes import facts, notes
 from sigmax.report.plots.style import COLOURS
 from sigmax.report.runs import why_not
@@ -39,7 +40,6 @@ def document(
     found: RoutingAnalysis,
     frame: pd.DataFrame,
     *,
-    strict: bool,
     images: Dataset | None = None,
 ) -> str:
     """The whole page. `images`: the data set the runs certified, to show each input; see `thumbnails`.
@@ -58,15 +58,14 @@ def document(
         title=", ".join(runs),
         style=asset("page.css"),
         overview=numbers,
-        caption=[*filter(None, [shared]), *caption(frame, strict=strict)],
-        outcomes=outcomes(runs, strict=strict),
+        caption=[*filter(None, [shared]), *caption(frame)],
+        outcomes=outcomes(runs),
         labelled=all(run.labelled for run in runs.values()),
         standings=standings(runs.values()),
         meaning_of_standings=[MEANING_OF_STANDINGS],
         routing=_routing(runs, found),
         notes=list(notes(runs, found)),
         runs={name: list(facts(run)) for name, run in runs.items()},
-        strict=strict,
         version=__version__,
         data=list(_data(common, rows, () if pictures is None else pictures.sheets)),
         plotly=library.packed,

@@ -17,7 +17,7 @@ from sigmax.errors import RequestError
 from sigmax.records.run import Run
 from sigmax.report.compare.diagnosis import ReferenceLine, RoutingAnalysis
 from sigmax.report.html.packing import floats, hundredths, thinned
-from sigmax.report.metrics.accuracy import Floats, certified_curve, interval, measure
+from sigmax.report.metrics.accuracy import LEVEL, Floats, certified_curve, interval, measure
 from sigmax.report.metrics.adaptive import NO_SHARES, furthest_asked, is_adaptive, targets
 from sigmax.report.metrics.distribution import ecdf
 from sigmax.report.plots.routing import ecdf as at_or_below
@@ -25,7 +25,6 @@ from sigmax.report.runs import norm_of
 from sigmax.report.schemes import one_sided
 
 MOST_STEPS = 2_000  # of one line: 10,000 inputs are then drawn to a twentieth of a percent
-LEVEL = 0.95
 NOTE_ON_SHARES = (
     "p_A does not depend on alpha and hardly on n, so it compares classifiers of one sigma fairly where certified "
     "radii need not. A log without counts says nothing below one half. In a scheme with parts the votes are those of "
@@ -70,7 +69,7 @@ def _on_accuracy(runs: Mapping[str, Run]) -> Iterator[str]:
 
 
 def _curve(name: str, run: Run) -> Data:
-    curve = certified_curve(run, level=LEVEL)
+    curve = certified_curve(run)
     band, given = (curve["low"], curve["high"]), run.plan.imported
     line = _line(name, curve["radius"], curve[measure(run)], len(run.records), band, given=given)
     return {**line, "cut": furthest_asked(run) < math.inf}
@@ -111,7 +110,7 @@ def _on_shares(runs: Mapping[str, Run], drawn: set[str]) -> Iterator[str]:
 def _vote_shares(name: str, run: Run) -> Data | None:
     """None where votes say nothing: of a deterministic classifier, an impossible log, adaptive sampling."""
     try:
-        steps = ecdf(run, level=LEVEL)
+        steps = ecdf(run)
     except RequestError:
         return None
     return _line(name, steps["p"], steps["share"], len(run.records), (steps["low"], steps["high"]))
@@ -133,7 +132,7 @@ def _distribution(key: str, title: str, x: str, values: "Mapping[str, pd.Series[
 
 def _ecdf(name: str, values: Floats, left: float, right: float) -> Data:
     (x, k), n = at_or_below(values, left, right), len(values)
-    return _line(name, x, k / n, n, interval(k, n, level=LEVEL))
+    return _line(name, x, k / n, n, interval(k, n))
 
 
 def _line(

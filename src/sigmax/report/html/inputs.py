@@ -4,9 +4,10 @@
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import accumulate, compress
+from operator import add
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from sigmax.records.run import Run
@@ -92,15 +93,15 @@ def _stage(stages: list[Stage]) -> Data:
 
 def _looks(stage: Stage) -> list[list[int]]:
     """The votes so far at every look, where sampling could stop there."""
-    return [_votes(counts) for counts in np.cumsum(stage.looks, axis=0).tolist()] if stage.looks else []
+    return [_votes(counts) for counts in accumulate(stage.looks, lambda sums, look: tuple(map(add, sums, look)))]
 
 
 def _votes(counts: Sequence[int]) -> list[int]:
     """Class, votes, class, votes ... of the classes that got any, the most first."""
-    voted = sorted(((k, c) for c, k in enumerate(counts) if k), key=lambda pair: (-pair[0], pair[1]))
-    shown, rest = voted[:MOST_CLASSES], sum(k for k, _ in voted[MOST_CLASSES:])
-    pairs = [*shown, (rest, -1)] if rest else shown
-    return [number for k, c in pairs for number in (c, k)]
+    voted = sorted(compress(range(len(counts)), counts), key=counts.__getitem__, reverse=True)
+    pairs = [(c, counts[c]) for c in voted[:MOST_CLASSES]]
+    rest = sum(map(counts.__getitem__, voted[MOST_CLASSES:]))
+    return [number for pair in [*pairs, (-1, rest)] if pair[1] for number in pair]
 
 
 def _routed(run: Run, known: pd.DataFrame | None) -> Data:

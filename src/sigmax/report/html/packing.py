@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sigmax.errors import RequestError
+from sigmax.errors import needs
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -99,19 +99,17 @@ def asset(name: str) -> str:
 @cache
 def template(name: str) -> "Template":
     """A template of the page: whatever is put into it is text, unless the template says that it is safe."""
-    try:
-        from jinja2 import Environment, PackageLoader, StrictUndefined
-    except ImportError as error:
-        raise RequestError("the HTML page needs jinja2: pip install 'sigmax[plot]'") from error
-    environment = Environment(
-        loader=PackageLoader("sigmax.report.html"),
+    jinja2 = needs("jinja2", extra="plot", why="for the HTML page")
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("sigmax.report.html"),
         autoescape=True,
-        undefined=StrictUndefined,
+        undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     environment.filters["prose"] = _prose
-    return environment.get_template(name)
+    found: Template = environment.get_template(name)
+    return found
 
 
 def _prose(text: str) -> "Markup":
@@ -124,11 +122,7 @@ def _prose(text: str) -> "Markup":
 @cache
 def plotly() -> Library:
     """plotly.js, whole, as the Python package of that name brings it; nothing is fetched."""
-    try:
-        from plotly.offline import get_plotlyjs
-    except ImportError as error:
-        raise RequestError("the HTML page needs plotly: pip install 'sigmax[plot]'") from error
-    script = str(get_plotlyjs())
+    script = str(needs("plotly.offline", extra="plot", why="for the HTML page").get_plotlyjs())
     return Library(compressed(script), digest(script))
 
 

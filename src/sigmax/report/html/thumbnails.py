@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sigmax.data import Dataset
-from sigmax.errors import RequestError
+from sigmax.errors import RequestError, needs
 from sigmax.records.run import Run
 
 SIDE = 64  # pixels of a thumbnail at most
@@ -147,10 +147,6 @@ def _sheets(tiles: Bytes) -> Iterator[Bytes]:
 
 
 def _webp(sheet: Bytes, settings: dict[str, Any]) -> bytes:
-    try:
-        from PIL import Image
-    except ImportError as error:
-        raise RequestError("showing images needs Pillow: pip install 'sigmax[plot]'") from error
     buffer = BytesIO()
-    Image.fromarray(sheet).save(buffer, "WEBP", **settings)
+    needs("PIL.Image", extra="plot", why="to show images").fromarray(sheet).save(buffer, "WEBP", **settings)
     return buffer.getvalue()

@@ -25,6 +25,7 @@ from sigmax.report.runs import Source, labelled, load
 from sigmax.rules.notebook import paragraph
 
 Floats = NDArray[np.float64]
+LEVEL = 0.95  # of the intervals over inputs
 FINER = (4, 8, 20, 40, 100)  # radii per unit: the papers' steps of 0.25, and finer ones for little noise
 FEWEST_STEPS, GRID_POINTS = 3, 10  # of a table that says something, and that 80 letters hold
 NEAR_STEPS = 4  # of a wide grid: up to here in single steps, for runs of little noise; then in double ones
@@ -39,43 +40,36 @@ def certified_accuracy(
 ) -> "pd.Series[float]":
     """The share of inputs whose true class was certified with R_i >= r, for each r; `strict` asks for R_i > r.
 
-    Abstentions never count, not even at r = 0. There the two differ by inputs certified with a radius of exactly 0,
-    elsewhere by radii that hit r, which radii printed with three digits often do. Cohen et al. and the papers after
-    them count R_i >= r; the authors of Dual randomized smoothing R_i > r.
-    The share is of the inputs recorded, so an unfinished run speaks of those it has. A run that was asked only
-    which of some radii hold (targets) answers at those; in between its share is what happens to be proved, and
-    beyond the largest of them it is NaN: nothing was asked there.
+    Abstentions never count, not even at r = 0. Cohen et al. and the papers after them count R_i >= r; the authors of
+    Dual randomized smoothing R_i > r, which differs where radii hit r, as radii printed with three digits often do.
+    A run that was asked only which of some radii hold (targets) answers at those; in between its share is what happens
+    to be proved, and beyond the largest of them it is NaN.
     """
     run, asked = labelled(load(run), "accuracy"), checked_radii(radii)
     share = where_asked(run, asked, certified_counts(run, asked, strict=strict) / len(run.records))
     return pd.Series(share, index=pd.Index(asked, name="radius"), name="certified accuracy")
 
 
-def certified_share(
-    run: Source, radii: float | Sequence[float] | Floats, *, strict: bool = False
-) -> "pd.Series[float]":
-    """The share of inputs certified for any class with R_i >= r, for each r; `strict` asks for R_i > r.
+def certified_share(run: Source, radii: float | Sequence[float] | Floats) -> "pd.Series[float]":
+    """The share of inputs certified for any class with R_i >= r, for each r.
 
     It needs no labels, and says nothing of whether the class is right. It is NaN where `certified_accuracy` is.
     """
     run, asked = load(run), checked_radii(radii)
     certified = np.sort([r.certificate.radius for r in run.records if r.certificate.predicted is not None])
-    share = where_asked(run, asked, reached(certified, asked, strict=strict) / len(run.records))
+    share = where_asked(run, asked, reached(certified, asked) / len(run.records))
     return pd.Series(share, index=pd.Index(asked, name="radius"), name="certified share")
 
 
-def certified_interval(
-    run: Source, radii: float | Sequence[float] | Floats, *, strict: bool = False, level: float = 0.95
-) -> pd.DataFrame:
+def certified_interval(run: Source, radii: float | Sequence[float] | Floats, *, level: float = LEVEL) -> pd.DataFrame:
     """`certified_accuracy` with its uncertainty: columns `radius`, `accuracy`, `low`, `high`.
 
     Of a run without labels it is `certified_share`, and the column is called `share`.
-    The interval is Clopper-Pearson's at `level`, at each radius by itself, for inputs drawn at random from what the
-    run stands for; it says nothing of the radii, whose chance of error is the run's alpha. Beyond the largest radius
-    a run was asked about (its targets) all three are NaN.
+    The interval is Clopper-Pearson's at `level`, at each radius by itself, for inputs drawn at random; it says nothing
+    of the radii, whose chance of error is the run's alpha.
     """
     run, asked = load(run), checked_radii(radii)
-    k, n = certified_counts(run, asked, strict=strict), len(run.records)
+    k, n = certified_counts(run, asked), len(run.records)
     low, high = interval(k, n, level=level)
     columns = {measure(run): k / n, "low": low, "high": high}
     return pd.DataFrame({"radius": asked, **{name: where_asked(run, asked, of) for name, of in columns.items()}})
@@ -94,19 +88,18 @@ def acr(run: Source) -> float:
     return average_radius(run).value
 
 
-def certified_curve(run: Source, *, level: float = 0.95) -> pd.DataFrame:
+def certified_curve(run: Source, *, level: float = LEVEL) -> pd.DataFrame:
     """Certified accuracy as the step function it is: one row for each radius at which it falls.
 
-    `accuracy` holds for every r above the previous row's radius up to this row's (R_i >= r), and is 0 beyond the
-    last. Of a run that was asked about some radii only (targets) the last row is the largest of them, and nothing is
-    known beyond. See `certified_interval` for `low`, `high` and runs without labels.
+    `accuracy` holds for every r above the previous row's radius up to this row's, and is 0 beyond the last; of a run
+    that was asked about some radii only (targets) nothing is known there. Other columns: see `certified_interval`.
     """
     run = load(run)
     radii = up_to(np.unique(np.append(0.0, certified_radii(run))), furthest_asked(run))
     return certified_interval(run, radii, level=level)
 
 
-def interval(k: NDArray[np.int64], n: int, *, level: float) -> tuple[Floats, Floats]:
+def interval(k: NDArray[np.int64], n: int, *, level: float = LEVEL) -> tuple[Floats, Floats]:
     """Two-sided Clopper-Pearson interval of k out of n: each side may be wrong with half of 1 - level."""
     if not 0 < level < 1:
         raise RequestError(f"level must lie strictly between 0 and 1 (0.95 is usual); got {level!r}")
@@ -187,13 +180,8 @@ class AverageRadius:
         return paragraph(str(self))
 
 
-def mean_radius(run: Run) -> float:
-    """The mean of the radii that count, with 0 for inputs without one; no accuracy is in it without labels."""
-    return mean_of(certified_radii(run), len(run.records))
-
-
 def mean_of(certified: Floats, inputs: int) -> float:
-    """The same of the radii that count."""
+    """The mean of the radii that count, with 0 for inputs without one; no accuracy is in it without labels."""
     return math.fsum(certified) / inputs
 
 
@@ -201,7 +189,7 @@ def average_radius(run: Source) -> AverageRadius:
     """ACR, never alone: the inputs with the largest radii are its easiest, and a tenth of them its measure."""
     run = labelled(load(run), "ACR")
     radii, inputs = certified_radii(run), len(run.records)
-    return AverageRadius(mean_radius(run), easiest_share(radii, inputs), inputs)
+    return AverageRadius(mean_of(radii, inputs), easiest_share(radii, inputs), inputs)
 
 
 def easiest_share(certified: Floats, inputs: int, part: float = 0.1) -> float:

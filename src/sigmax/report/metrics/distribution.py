@@ -20,7 +20,7 @@ from sigmax.planning import least_votes, radius_of
 from sigmax.records.lines import Record
 from sigmax.records.rounding import Precision
 from sigmax.records.run import Run
-from sigmax.report.metrics.accuracy import Floats, interval, reached
+from sigmax.report.metrics.accuracy import LEVEL, Floats, interval, reached
 from sigmax.report.metrics.adaptive import NO_SHARES, is_adaptive
 from sigmax.report.metrics.shares import by_class
 from sigmax.report.runs import Source, labelled, load, sigma_by_record
@@ -144,11 +144,8 @@ def _check_log(run: Run) -> None:
 def vote_shares(run: Source) -> pd.DataFrame:
     """One row an input: `index`, `label` and `p_A`, the share of its estimation votes that its true class got.
 
-    `low` and `high` are the least and the largest share that the record allows: the same as `p_A` where votes were
-    counted, a range where it was worked out from a printed radius. NaN where nothing is known: inputs that a log
-    without counts does not certify for their true class, and those that no voting part answered.
-    In a scheme with parts the votes are those of the part that answered. A run with adaptive sampling is refused: its
-    votes stop when the answer is known, so their shares are biased.
+    `low` and `high` are the least and the largest share that the record allows: a range where it was worked out from a
+    printed radius. NaN where nothing is known. Of which votes, and which runs are refused: see `true_class_votes`.
     """
     run = load(run)
     votes = true_class_votes(run)
@@ -161,13 +158,10 @@ def vote_shares(run: Source) -> pd.DataFrame:
     return pd.DataFrame({"index": indices, "label": labels, **shares})
 
 
-def ecdf(run: Source, p: float | Sequence[float] | Floats | None = None, *, level: float = 0.95) -> pd.DataFrame:
-    """The empirical distribution of p_A, as the papers draw it: `share` of inputs with p_A >= `p`.
+def ecdf(run: Source, p: float | Sequence[float] | Floats | None = None, *, level: float = LEVEL) -> pd.DataFrame:
+    """The empirical distribution of p_A: `share` of inputs with p_A >= `p`, `low` and `high` its interval at `level`.
 
-    Without `p` it is the whole step function, one row for each value at which it falls: a share holds from above
-    the row before up to the row's own p. `low` and `high` are the Clopper-Pearson interval at `level` over inputs,
-    at each p by itself.
-
+    Without `p` it is the whole step function: a share holds from above the row before up to the row's own p.
     A log without counts says nothing of p_A below one half, and asking is refused; between one half and the least
     share that its samples certify (`known_from`) the share is a lower limit, as in the papers' own figures.
     """
@@ -185,14 +179,12 @@ def ecdf(run: Source, p: float | Sequence[float] | Floats | None = None, *, leve
     return pd.DataFrame(dict(zip(COLUMNS, (asked, k / inputs, low, high), strict=True)))
 
 
-def ecdf_by_class(
-    run: Source, p: float | Sequence[float] | Floats | None = None, *, level: float = 0.95
-) -> pd.DataFrame:
+def ecdf_by_class(run: Source, p: float | Sequence[float] | Floats | None = None) -> pd.DataFrame:
     """`ecdf` of the inputs of each true class by itself: its columns after one more, `label`."""
     run = load(run)
     parts = []
     for label, own in by_class(run).items():
-        part = ecdf(own, p, level=level)
+        part = ecdf(own, p)
         part.insert(0, "label", label)
         parts.append(part)
     return pd.concat(parts, ignore_index=True)

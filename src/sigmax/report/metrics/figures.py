@@ -21,6 +21,7 @@ class Figures:
     inputs: int
     abstained: int
     samples: int
+    seconds: float
     radii: NDArray[np.float64]
     sigmas: frozenset[float]
 
@@ -28,15 +29,17 @@ class Figures:
 def figures_of(plan: Plan, records: Iterable[Record]) -> Figures:
     """One pass over the records."""
     inputs = abstained = samples = 0
+    seconds = 0.0
     radii, sigmas = array("d"), set[float]()
     for record in records:
         certificate = record.certificate
         inputs += 1
         abstained += certificate.predicted is None
         samples += certificate.samples
+        seconds += record.seconds
         if record.counts:
             radii.append(certificate.radius)
         sigma = sigma_of(plan, certificate)
         if not math.isnan(sigma):
             sigmas.add(sigma)
-    return Figures(plan, inputs, abstained, samples, np.sort(np.array(radii)), frozenset(sigmas))
+    return Figures(plan, inputs, abstained, samples, seconds, np.sort(np.array(radii)), frozenset(sigmas))

@@ -8,7 +8,7 @@ N independent samples come in no order, so n of them taken at random are as good
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 import numpy as np
 import pandas as pd
@@ -18,8 +18,7 @@ from scipy.special import gammaln
 from sigmax import bounds
 from sigmax.errors import RequestError
 from sigmax.numbers import is_whole
-from sigmax.planning import least_votes, radius_of
-from sigmax.radius.noise import Gaussian
+from sigmax.planning import NOISES, least_votes, radius_of
 from sigmax.records.lines import Record
 from sigmax.records.run import Run
 from sigmax.report.metrics.accuracy import Floats, checked_radii
@@ -52,12 +51,10 @@ class Recertified:
     how: str
     unknown: int = 0
 
-    def accuracy(self, radii: float | Sequence[float] | Floats, *, strict: bool = False) -> "pd.Series[float]":
-        """The expected share of inputs with R >= r, for each r; `strict`: R > r. See `certified_accuracy`."""
-        import pandas as pd
-
+    def accuracy(self, radii: float | Sequence[float] | Floats) -> "pd.Series[float]":
+        """The expected share of inputs with R >= r, for each r; see `certified_accuracy`."""
         asked = checked_radii(radii)
-        place = np.searchsorted(self.radii, asked, side="right" if strict else "left")
+        place = np.searchsorted(self.radii, asked)
         share = np.append(self._from_the_top, 0.0)[place] / self.inputs
         return pd.Series(share, index=pd.Index(asked, name="radius"), name="expected certified accuracy")
 
@@ -99,12 +96,10 @@ def collected(radii: Floats, weight: Floats) -> tuple[Floats, Floats]:
 def recertify(run: Source, n: int | None = None, alpha: float | None = None) -> Recertified:
     """The expected outcome of certifying the run's inputs with `n` of its samples at `alpha`; exact, from the counts.
 
-    For constant noise with the one-sided bound the expectation is hypergeometric, for each input: nothing is simulated.
-    With all the samples (n as recorded) the radii of any scheme follow from its counts at another alpha. For fewer
-    samples of other schemes use `resample`. The class stays the one the selection samples picked.
-
+    For constant noise with the one-sided bound; with all the samples (n as recorded) for any scheme. For fewer samples
+    of other schemes use `resample`. The class stays the one the selection samples picked.
     A log without counts takes part with the counts that its radii imply; what it did not certify for its true class
-    is unknown and counts as not certified, though with a larger alpha some of it might be.
+    counts as not certified, though with a larger alpha some of it might be.
     """
     run, n, alpha = _request(run, n, alpha)
     if run.plan.imported:
@@ -118,9 +113,9 @@ def recertify(run: Source, n: int | None = None, alpha: float | None = None) -> 
         return Recertified(n, alpha, len(radii), *collected(radii, np.ones(len(radii))), "replayed")
     if not _is_constant_noise(rule) or rule.bound != "one-sided":
         raise RequestError(
-            "the expectation with fewer samples is exact for constant Gaussian noise and the one-sided bound; "
-            f"{run.path.name} is of another rule. Use resample(run, n={n}, alpha={alpha:g}), or n={run.plan.n} as "
-            "recorded"
+            f"the expectation with fewer samples is exact for constant noise ({' or '.join(NOISES)}) and the one-sided "
+            f"bound; {run.path.name} is of another rule. Use resample(run, n={n}, alpha={alpha:g}), or "
+            f"n={run.plan.n} as recorded"
         )
     picked = [(record, _picked(rule, record)) for record in run.records]
     k = np.array([_votes_for(record, top) for record, top in picked if top == record.label], np.int64)
@@ -130,15 +125,14 @@ def recertify(run: Source, n: int | None = None, alpha: float | None = None) -> 
 def plug_in(run: Source, n: int | None = None, alpha: float | None = None) -> Recertified:
     """The same by the shortcut of the paper's appendix: as if every share of n votes were the one recorded.
 
-    Certified accuracy at r is the share of inputs whose recorded p_A is at least k/n, the least share of n votes
-    that certifies r. It forgets that few samples scatter, so it is a step function where `recertify` is smooth; `n`
-    may exceed what was sampled. Needs constant noise and the one-sided bound. Source: Sun et al. (2025), App. B.1.
+    It forgets that few samples scatter; `n` may exceed what was sampled. Needs constant noise and the one-sided bound.
+    Source: Sun et al. (2025), App. B.1.
     """
     run, n, alpha = _request(run, n, alpha, fewer=False)
     noise, shares = _one_sigma_each(run), vote_shares(run)["p_A"].to_numpy()
     known = ~np.isnan(shares)
     k = np.floor(shares[known] * n + 1e-9).astype(np.int64)
-    radii = np.asarray(radius_of(k, sigma=noise[known], n=n, alpha=alpha))
+    radii = np.asarray(radius_of(k, sigma=noise[known], n=n, alpha=alpha, noise=_distribution(run)))
     spread = collected(radii, np.ones(len(radii)))
     return Recertified(n, alpha, len(run.records), *spread, "plug-in", int(np.sum(~known)))
 
@@ -225,8 +219,13 @@ def _one_sigma_each(run: Run) -> Floats:
 
 
 def _is_constant_noise(rule: Rule) -> TypeGuard[SmoothedRule]:
-    """Whether its radius is sigma * Phi^-1(p_A): a subclass may have a theorem of its own."""
-    return type(rule) is SmoothedRule and isinstance(rule.noise, Gaussian)
+    """Whether its radius is that of p_A under a known noise: a subclass may have a theorem of its own."""
+    return type(rule) is SmoothedRule and rule.noise.name in NOISES
+
+
+def _distribution(run: Run) -> str:
+    """Of the noise of a run of constant noise; that of a log is Gaussian."""
+    return str(run.plan.rule.get("noise", "gaussian"))
 
 
 def _picked(rule: SmoothedRule, record: Record) -> int:
@@ -248,10 +247,11 @@ def _expected(run: Run, k: NDArray[np.int64], noise: Floats, n: int, alpha: floa
     """All inputs' hypergeometric distributions added up, noise by noise."""
     radii, weight = [np.empty(0)], [np.empty(0)]
     for sigma in np.unique(noise):
-        least = int(least_votes(0.0, sigma=float(sigma), n=n, alpha=alpha))
+        how: dict[str, Any] = {"sigma": float(sigma), "n": n, "alpha": alpha, "noise": _distribution(run)}
+        least = int(least_votes(0.0, **how))
         votes = np.arange(least, n + 1)
         weight.append(_chances(run.plan.n, k[noise == sigma], n, votes))
-        radii.append(np.asarray(radius_of(votes, sigma=float(sigma), n=n, alpha=alpha)))
+        radii.append(np.asarray(radius_of(votes, **how)))
     spread = collected(np.concatenate(radii), np.concatenate(weight))
     return Recertified(n, alpha, len(run.records), *spread, "exact expectation", unknown)
 

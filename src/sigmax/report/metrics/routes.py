@@ -43,11 +43,10 @@ def routing(run: Source) -> pd.DataFrame:
     """One row an input: where the router sent it, and whether the router or the expert limits the radius.
 
     `route` is J, the route the selection samples picked; `asked` counts the experts that voted. `R_c` is 0 where J's
-    expert abstained or certified a wrong class, `radius` where the run did; without labels no class is wrong, and
-    `label` is None. `bottleneck`: the run certifies less
-    than J's expert alone (radius < R_c), since the router lets others in; by the rule "consensus" R_sigma < R_c
-    need not mean that. Where J's expert certifies nothing the router may not be asked, and R_sigma is not known
-    (NaN). With adaptive sampling R_sigma is what the router had to prove, which ends where it no longer matters.
+    expert abstained or certified a wrong class, `radius` where the run did; without labels no class is wrong.
+    `bottleneck`: the run certifies less than J's expert alone (radius < R_c), since the router lets others in. Where
+    J's expert certifies nothing the router may not be asked, and R_sigma is NaN. With adaptive sampling R_sigma is what
+    the router had to prove.
     """
     run = load(run)
     rule = dual_rule(run.plan)

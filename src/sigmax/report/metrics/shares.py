@@ -15,18 +15,18 @@ from sigmax.report.metrics.accuracy import Floats, certified_counts, checked_rad
 from sigmax.report.runs import Source, labelled, load
 
 
-def outcome_shares(run: Source, *, radius: float = 0.0, strict: bool = False, level: float = 0.95) -> pd.DataFrame:
+def outcome_shares(run: Source, *, radius: float = 0.0) -> pd.DataFrame:
     """Every input in one of four rows: `certified`, `too small`, `misclassified`, `abstained`.
 
-    Certified: the true class, with R >= `radius` (`strict`: R > `radius`); too small: the true class with less;
+    Certified: the true class, with R >= `radius`; too small: the true class with less;
     misclassified: a wrong class was certified, with whatever radius. Columns: `inputs`, `share` and its
-    Clopper-Pearson interval at `level`, `low` and `high`. Of a run without labels any class counts as the true one,
+    95% Clopper-Pearson interval, `low` and `high`. Of a run without labels any class counts as the true one,
     and the row `misclassified` is left out.
     """
     run, asked = load(run), checked_radii(radius)
     right = sum(record.counts for record in run.records)
     abstained = sum(record.certificate.predicted is None for record in run.records)
-    certified = int(certified_counts(run, asked, strict=strict)[0])
+    certified = int(certified_counts(run, asked)[0])
     inputs = {
         "certified": certified,
         "too small": right - certified,
@@ -34,7 +34,7 @@ def outcome_shares(run: Source, *, radius: float = 0.0, strict: bool = False, le
         "abstained": abstained,
     }
     counts = np.array(list(inputs.values()))
-    low, high = interval(counts, len(run.records), level=level)
+    low, high = interval(counts, len(run.records))
     columns = {"inputs": counts, "share": counts / len(run.records), "low": low, "high": high}
     return pd.DataFrame(columns, index=pd.Index(list(inputs), name="outcome"))
 
@@ -80,25 +80,22 @@ def reasons(run: Source) -> "pd.Series[int]":
     return pd.Series(list(found.values()), index=pd.Index(list(found), name="outcome"), name="inputs")
 
 
-def class_accuracy(
-    run: Source, radii: float | Sequence[float] | Floats = 0.0, *, strict: bool = False, level: float = 0.95
-) -> pd.DataFrame:
+def class_accuracy(run: Source, radii: float | Sequence[float] | Floats = 0.0) -> pd.DataFrame:
     """A_c(r) of every class the run has inputs of: `label`, `radius`, `inputs`, `accuracy`, `low`, `high`.
 
-    The interval is Clopper-Pearson's at `level`, of each class and radius by itself; see `certified_accuracy` for
-    `strict`.
+    The interval is Clopper-Pearson's at 95%, of each class and radius by itself.
     """
     run, asked = load(run), checked_radii(radii)
     parts = []
     for label, own in by_class(run).items():
-        k, n = certified_counts(own, asked, strict=strict), len(own.records)
-        low, high = interval(k, n, level=level)
+        k, n = certified_counts(own, asked), len(own.records)
+        low, high = interval(k, n)
         columns = {"label": label, "radius": asked, "inputs": n, "accuracy": k / n, "low": low, "high": high}
         parts.append(pd.DataFrame(columns))
     return pd.concat(parts, ignore_index=True)
 
 
-def class_spread(run: Source, radii: float | Sequence[float] | Floats = 0.0, *, strict: bool = False) -> pd.DataFrame:
+def class_spread(run: Source, radii: float | Sequence[float] | Floats = 0.0) -> pd.DataFrame:
     """How unlike the classes are at each radius: the worst and the best of them, and what lies between.
 
     Columns: `radius`, `worst` and `best` (accuracies), `worst_label` and `best_label`, `spread` (best - worst) and
@@ -106,7 +103,7 @@ def class_spread(run: Source, radii: float | Sequence[float] | Floats = 0.0, *, 
     `class_accuracy` has the intervals.
     """
     asked = checked_radii(radii)
-    frame = class_accuracy(run, asked, strict=strict)
+    frame = class_accuracy(run, asked)
     values = frame["accuracy"].to_numpy(dtype=np.float64).reshape(-1, len(asked))  # one row a class
     labels = frame["label"].to_numpy()[:: len(asked)]
     worst, best, columns = values.argmin(axis=0), values.argmax(axis=0), np.arange(len(asked))

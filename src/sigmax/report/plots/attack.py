@@ -34,8 +34,6 @@ def draw_attack_ratios(ratios: Sequence[float], ax: "Axes | None" = None, *, not
     ax.axvline(float(np.median(ratios)), color=COLOURS[1], linestyle="--", linewidth=1.2, label="median")
     ax.set_xscale("log")
     missing = f"; {not_found} without" if not_found else ""
-    ax.set_xlabel(f"attack distance / certified radius ({len(ratios)} inputs{missing})")
-    ax.set_ylabel("inputs")
     ax.legend(frameon=False, fontsize="small")
-    plain(ax)
+    plain(ax, f"attack distance / certified radius ({len(ratios)} inputs{missing})", "inputs")
     return ax

@@ -11,7 +11,7 @@ import pandas as pd
 from sigmax.errors import RequestError
 from sigmax.records.run import Run
 from sigmax.report.compare.diagnosis import RoutingAnalysis, routing_analysis
-from sigmax.report.metrics.accuracy import certified_curve, measure
+from sigmax.report.metrics.accuracy import LEVEL, certified_curve, measure
 from sigmax.report.metrics.adaptive import furthest_asked
 from sigmax.report.metrics.distribution import ecdf
 from sigmax.report.metrics.shares import by_class
@@ -40,25 +40,24 @@ if TYPE_CHECKING:
 SHARE = r"$p$, a share of noisy copies in the true class"
 AT_LEAST = r"inputs with $p_A \geq p$ (%)"
 BINS = 30
+HALF = 0.5  # where certificates begin
 
 
-def draw(runs: Source | Iterable[Source], ax: "Axes | None" = None, *, level: float = 0.95) -> "Axes":
+def draw(runs: Source | Iterable[Source], ax: "Axes | None" = None) -> "Axes":
     """Draw the runs' certified accuracy into `ax`, or into a figure of its own (`ax.figure`), and return the axes.
 
-    Of runs without labels it is the share certified for any class.
-
-    The band is the Clopper-Pearson interval at `level` over inputs, at each radius by itself. Where a dual run is
-    among the runs of all its experts, dashed grey lines show its oracle and envelope; see `diagnose`.
+    The band is the 95% Clopper-Pearson interval over inputs, at each radius by itself. Where a dual run is among the
+    runs of all its experts, dashed grey lines show its oracle and envelope; see `diagnose`.
     """
     by_name = named(runs)
-    return draw_all(by_name, routing_analysis(by_name), given_or_new(ax), level=level)
+    return draw_all(by_name, routing_analysis(by_name), given_or_new(ax))
 
 
-def draw_all(runs: Mapping[str, Run], found: RoutingAnalysis, ax: "Axes", *, level: float = 0.95) -> "Axes":
+def draw_all(runs: Mapping[str, Run], found: RoutingAnalysis, ax: "Axes") -> "Axes":
     """The runs' curves, and the lines to hold them against; where only some radii were asked about, up to the last."""
     shade = SHADE * min(1.0, FEW / max(1, len(runs)))
     for (name, run), (dash, colour) in zip(runs.items(), styles(), strict=False):
-        curve = certified_curve(run, level=level)
+        curve = certified_curve(run)
         falls = math.isinf(furthest_asked(run))
         draw_steps(ax, curve["radius"], curve[measure(run)], name, falls=falls, color=colour, linestyle=dash)
         draw_band(ax, curve["radius"], curve["low"], curve["high"], colour, shade=shade)
@@ -66,45 +65,43 @@ def draw_all(runs: Mapping[str, Run], found: RoutingAnalysis, ax: "Axes", *, lev
         look: dict[str, Any] = {"color": grey, "linestyle": dash, "linewidth": 1.3, "zorder": 4}
         draw_steps(ax, *line.steps(), line.name, falls=math.isinf(line.end), **look)
     dress(ax, radius_label(runs.values()), ACCURACY if all(run.labelled for run in runs.values()) else CERTIFIED)
-    quiet_legend(ax, f"band: {100 * level:g}% interval over inputs")
+    quiet_legend(ax, f"band: {100 * LEVEL:g}% interval over inputs")
     return ax
 
 
-def draw_ecdf(
-    runs: Source | Iterable[Source], ax: "Axes | None" = None, *, start: float = 0.5, level: float = 0.95
-) -> "Axes":
+def draw_ecdf(runs: Source | Iterable[Source], ax: "Axes | None" = None, *, start: float = HALF) -> "Axes":
     """The share of inputs with p_A >= p, one line a run, from `start` to 1; see `ecdf`.
 
-    One half is where certificates begin. The band is the Clopper-Pearson interval at `level` over inputs, at each
+    One half is where certificates begin. The band is the 95% Clopper-Pearson interval over inputs, at each
     p by itself.
     """
     ax = given_or_new(ax)
     for (name, run), (dash, colour) in zip(named(runs).items(), styles(), strict=False):
-        frame = _from(run, start, level)
+        frame = _from(run, start)
         draw_steps(ax, frame["p"], frame["share"], name, color=colour, linestyle=dash)
         draw_band(ax, frame["p"], frame["low"], frame["high"], colour)
     dress(ax, SHARE, AT_LEAST, start, 1.0)
-    quiet_legend(ax, f"band: {100 * level:g}% over inputs")
+    quiet_legend(ax, f"band: {100 * LEVEL:g}% over inputs")
     return ax
 
 
-def draw_ecdf_by_class(run: Source, ax: "Axes | None" = None, *, start: float = 0.5) -> "Axes":
+def draw_ecdf_by_class(run: Source, ax: "Axes | None" = None) -> "Axes":
     """The same for each true class of one run, named as the data name it; bands would hide each other."""
     run, ax = load(run), given_or_new(ax)
     names = list(run.plan.data.get("classes") or ())
     for (of, own), (dash, colour) in zip(by_class(run).items(), styles(), strict=False):
         name = str(names[of]) if of < len(names) else f"class {of}"
-        frame = _from(own, start, 0.95)
+        frame = _from(own, HALF)
         draw_steps(ax, frame["p"], frame["share"], name, color=colour, linestyle=dash, linewidth=1.3)
-    dress(ax, SHARE, AT_LEAST, start, 1.0)
+    dress(ax, SHARE, AT_LEAST, HALF, 1.0)
     quiet_legend(ax, "true class")
     return ax
 
 
-def _from(run: Run, start: float, level: float) -> pd.DataFrame:
+def _from(run: Run, start: float) -> pd.DataFrame:
     """The steps of the distribution from `start` on, with what holds at `start` itself before them."""
     steps = ecdf(run)["p"].to_numpy()
-    return ecdf(run, np.append(start, steps[steps > start]), level=level)
+    return ecdf(run, np.append(start, steps[steps > start]))
 
 
 def draw_samples(runs: Source | Iterable[Source], ax: "Axes | None" = None) -> "Axes":

@@ -31,11 +31,9 @@ def draw_frontier(frontier: str | Path | Mapping[str, Any], ax: "Axes | None" = 
         ax.annotate(f"constant {name}", (x, y), xytext=(4, 4), textcoords="offset points", fontsize="small")
     ax.plot([], [], "s", color=GREYS[0], markersize=4, label="one network alone")
     first, far = found["between"]
-    ax.set_xlabel(f"estimated certified accuracy at radius {first:g} (%)")
-    ax.set_ylabel(f"at radius {far:g} (%)")
     ax.margins(x=0.12, y=0.12)
     ax.legend(frameon=False, fontsize="small")
-    plain(ax)
+    plain(ax, f"estimated certified accuracy at radius {first:g} (%)", f"at radius {far:g} (%)")
     return ax
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from sigmax.errors import RequestError
 from sigmax.report.compare.best import best_sigma, envelope_of, on_the_same_inputs, oracle_of, radii_by_sigma
-from sigmax.report.metrics.accuracy import interval
+from sigmax.report.metrics.accuracy import LEVEL, interval
 from sigmax.report.metrics.radii import true_radii
 from sigmax.report.plots.style import (
     ACCURACY,
@@ -50,35 +50,31 @@ def draw_radius_by_sigma(runs: Iterable[Source], inputs: Sequence[int], ax: "Axe
     for place, (index, (dash, colour)) in enumerate(zip(inputs, styles(), strict=False)):
         look = {"color": colour, "linestyle": dash, "marker": MARKERS[place % len(MARKERS)], "markersize": 4}
         ax.plot(frame.columns, frame.loc[index], label=f"input {index}", linewidth=1.5, clip_on=False, **look)
-    ax.set_xlabel(SIGMA)
-    ax.set_ylabel(f"certified {norm_symbol(loaded)} radius")
     ax.set_xlim(left=0)
     ax.set_ylim(bottom=0)
-    plain(ax)
+    plain(ax, SIGMA, f"certified {norm_symbol(loaded)} radius")
     quiet_legend(ax, "0: not certified for the true class")
     return ax
 
 
-def draw_best_sigma(runs: Iterable[Source], ax: "Axes | None" = None, *, level: float = 0.95) -> "Axes":
+def draw_best_sigma(runs: Iterable[Source], ax: "Axes | None" = None) -> "Axes":
     """How often each noise level certifies an input furthest, in % of inputs, and how often none does.
 
-    The bars' whiskers are Clopper-Pearson intervals at `level` over inputs. Needs runs of one noise level each.
+    The bars' whiskers are 95% Clopper-Pearson intervals over inputs. Needs runs of one noise level each.
     """
     runs = list(runs)
     best = best_sigma(runs)
     sigmas = radii_by_sigma(runs).columns.to_numpy(dtype=np.float64)
     k = np.array([*((best == sigma).sum() for sigma in sigmas), best.isna().sum()])
-    low, high = interval(k, len(best), level=level)
+    low, high = interval(k, len(best))
     share = k / len(best)
     ax = given_or_new(ax)
     colours = [COLOURS[0]] * len(sigmas) + [GREYS[1]]
     whiskers = 100 * np.maximum(0.0, [share - low, high - share])
     names = [*(f"{sigma:g}" for sigma in sigmas), "none"]
     ax.bar(names, 100 * share, yerr=whiskers, color=colours, capsize=3, width=0.7)
-    ax.set_xlabel(rf"{SIGMA} with the largest radius (whiskers: {100 * level:g}%)")
-    ax.set_ylabel("inputs (%)")
     ax.set_ylim(0, 100)
-    plain(ax)
+    plain(ax, rf"{SIGMA} with the largest radius (whiskers: {100 * LEVEL:g}%)", "inputs (%)")
     return ax
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sigmax.errors import RequestError
+from sigmax.errors import RequestError, needs
 from sigmax.files import written_whole
 from sigmax.records.run import Run
 
@@ -81,12 +81,10 @@ def draw_band(
 
 
 def dress(ax: "Axes", x: str, y: str, left: float = 0.0, right: float | None = None) -> None:
-    """What stands at the axes of shares in %: a light grid behind the lines, and no frame where no axis is."""
-    ax.set_xlabel(x)
-    ax.set_ylabel(y)
+    """The same for shares in %."""
     ax.set_xlim(left, right)
     ax.set_ylim(0, 100)
-    plain(ax)
+    plain(ax, x, y)
 
 
 def label(name: str) -> str:
@@ -95,8 +93,10 @@ def label(name: str) -> str:
     return f" {plainly}" if plainly.startswith("_") else plainly
 
 
-def plain(ax: "Axes") -> None:
-    """A light grid behind the lines, and no frame where no axis is."""
+def plain(ax: "Axes", x: str, y: str) -> None:
+    """What stands at the axes, a light grid behind the lines, and no frame where no axis is."""
+    ax.set_xlabel(x)
+    ax.set_ylabel(y)
     ax.grid(color="0.9", linewidth=0.8)
     ax.set_axisbelow(True)
     ax.spines[["top", "right"]].set_visible(False)
@@ -141,11 +141,8 @@ def whole_figure(ax: "Axes") -> "Figure":
 
 def new_figure(width: float = WIDTH, height: float = HEIGHT) -> "Figure":
     """An empty figure, not pyplot's: nothing global is touched and no display is needed."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise RequestError("drawing needs matplotlib: pip install 'sigmax[plot]'") from error
-    figure = Figure(figsize=(width, height), layout="constrained")
+    drawing = needs("matplotlib.figure", extra="plot", why="to draw")
+    figure: Figure = drawing.Figure(figsize=(width, height), layout="constrained")
     figure.set_gid(GROWS)
     return figure
 

@@ -44,6 +44,10 @@ class Level:
     rule: SmoothedRule
     threshold: float
 
+    def request(self, role: Role, n: int, then: VoteRequest | None = None) -> VoteRequest:
+        """The request for n votes in a role; `then`: what is likely to be asked after it."""
+        return VoteRequest(self.part, role, self.rule.columns, self.rule.noise, n, then=then)
+
     def picked(self, picks: Counts) -> int | None:
         """The class that enough selection votes are for; None where there is none, and the level is to defer."""
         top = self.rule.top(picks)
@@ -65,8 +69,7 @@ class Tally:
         self.level, self.picked, self.n, self.alpha, self.sampling = level, label, n, alpha, sampling
         self.classes = level.rule.classes
         self.payment = Payment.of(alpha, picked=label is not None)
-        request = VoteRequest(level.part, Role.ESTIMATION, level.rule.columns, level.rule.noise, n)
-        self.poll = Poll(request, sampling.schedule(n, alpha))
+        self.poll = Poll(level.request(Role.ESTIMATION, n), sampling.schedule(n, alpha))
         answers = sampling.schedule(n, self.payment.answer) if label is not None else ()
         self._lower = Best(self.poll, answers, self._lower_at, max, 0.0)
         self._rivals = sampling.schedule(n, self.payment.rivals)

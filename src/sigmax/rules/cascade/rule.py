@@ -19,9 +19,9 @@ from sigmax.rules.cascade.level import Level, Payment, Tally
 from sigmax.rules.cascade.parts import LAST, level_name, levels_tried
 from sigmax.rules.certificate import Certificate, Outcome, Prediction, Role, Stage
 from sigmax.rules.checks import check_norms, check_samples, naming_part
-from sigmax.rules.procedure import Counts, Procedure, Rule, VoteRequest, votes, within
+from sigmax.rules.procedure import Counts, Procedure, Rule, votes, within
 from sigmax.rules.registry import Entry, Part, register
-from sigmax.rules.sampling import FIXED, Sampling
+from sigmax.rules.sampling import FIXED, Sampling, first_look
 from sigmax.rules.smoothed import SmoothedRule
 
 
@@ -50,7 +50,7 @@ class CascadeRule:
         classes = [*(level.classes for level in self.levels), self.last.classes]
         if len(set(classes)) > 1:
             raise RequestError(f"levels and last must have the same classes; they have {', '.join(map(str, classes))}")
-        check_norms([*self.levels, self.last])
+        check_norms({**{level_name(j): level for j, level in enumerate(self.levels)}, LAST: self.last})
         object.__setattr__(self, "thresholds", _thresholds(self.thresholds, len(self.levels)))
 
     @property
@@ -173,8 +173,8 @@ class _Certifying:
 
     def _level(self, j: int, sampling: Sampling, cap: float) -> Procedure[Certificate]:
         level, n = self.rule.level(j), self.n
-        request = VoteRequest(level.part, Role.SELECTION, level.rule.columns, level.rule.noise, self.n0)
-        picks = yield from votes(request)
+        then = first_look(level.request(Role.ESTIMATION, n), sampling.schedule(n, self.shares[j]))
+        picks = yield from votes(level.request(Role.SELECTION, self.n0, then))
         picked = level.picked(picks)
         if not sampling.wants(picked):
             return self._of_no_use(j, level, picks)

@@ -53,7 +53,7 @@ class DualRule:
         classes = [expert.classes for expert in self.experts]
         if len(set(classes)) > 1:
             raise RequestError(f"all experts must have the same classes; they have {', '.join(map(str, classes))}")
-        check_norms([self.router, *self.experts])
+        check_norms({ROUTER: self.router, **{expert_name(j): expert for j, expert in enumerate(self.experts)}})
 
     @property
     def classes(self) -> int:

@@ -10,7 +10,7 @@ deterministic last certifies the images themselves, so nothing is estimated of i
 """
 
 from sigmax.train.calibrate.answers import Answers, Certain, answers_of, kept_answers
-from sigmax.train.calibrate.calibrate import calibrate, chosen, estimated, with_confidence
+from sigmax.train.calibrate.calibrate import chosen, estimated, with_confidence
 from sigmax.train.calibrate.estimate import Estimate
 from sigmax.train.calibrate.frontier import Frontier, frontier, write_frontier
 from sigmax.train.calibrate.options import CalibrateOptions
@@ -24,7 +24,6 @@ __all__ = [
     "Estimate",
     "Frontier",
     "answers_of",
-    "calibrate",
     "chosen",
     "estimated",
     "frontier",

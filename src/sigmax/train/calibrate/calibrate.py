@@ -19,29 +19,6 @@ from sigmax.train.calibrate.search import best_confidence
 from sigmax.train.calibrate.thresholds import Calibrated
 
 
-def calibrate(
-    cascade: Cascade,
-    held_out: Dataset,
-    options: CalibrateOptions,
-    *,
-    n: int,
-    alpha: float,
-    seed: int = 0,
-    answers: str | Path | None = None,
-    watch: Watch | None = None,
-) -> Calibrated:
-    """Choose confidence thresholds for the levels of a cascade over a `Smoothed` or deterministic last, left as it is.
-
-    `n`, `alpha`: of the certificates to come; `seed`: of the noise here. `answers`: a folder that keeps what the
-    networks answer, so that another objective does not ask them again; answers there of another request are refused.
-    `watch(done, total)` counts networks; without it a terminal or a notebook shows a bar.
-    """
-    estimate = estimated(
-        cascade, held_out, samples=options.samples, n=n, alpha=alpha, seed=seed, answers=answers, watch=watch
-    )
-    return chosen(estimate, options)
-
-
 def estimated(
     cascade: Cascade,
     held_out: Dataset,
@@ -53,7 +30,12 @@ def estimated(
     answers: str | Path | None = None,
     watch: Watch | None = None,
 ) -> Estimate:
-    """What the cascade would certify for any thresholds; arguments are those of `calibrate`."""
+    """What a cascade over a `Smoothed` or deterministic last would certify for any thresholds of its levels.
+
+    `samples`: noisy copies of each image; `n`, `alpha`: of the certificates to come; `seed`: of the noise here.
+    `answers`: a folder that keeps what the networks answer, so that they are not asked again; answers there of another
+    request are refused. `watch(done, total)` counts networks; without it a terminal or a notebook shows a bar.
+    """
     rule, last = cascade.rule, cascade.last
     assert isinstance(rule, CascadeRule)
     if not isinstance(last, Smoothed) and last.rule.is_random:

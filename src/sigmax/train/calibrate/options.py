@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import model_validator
 
-from sigmax.config.validation import Count, Options, Weight, about
+from sigmax.config.validation import Count, Options, Positive, Weight, about
 from sigmax.errors import RequestError, RunError
 
 Floats = NDArray[np.float64]
@@ -28,6 +28,7 @@ class CalibrateOptions(Options):
         tuple[float, ...], about("least-lead: certified accuracy in % to be above, at each of the radii")
     ] = ()
     weights: Annotated[tuple[Weight, ...], about("mean: what each of the radii counts; none: all alike")] = ()
+    enough: Annotated[Positive | None, about("least-ratio: a least ratio beyond which the mean ratio decides")] = None
     radii: Annotated[tuple[Weight, ...], about("radii at which certified accuracy counts")] = tuple(
         0.25 * i for i in range(11)
     )
@@ -37,9 +38,9 @@ class CalibrateOptions(Options):
     def _fits(self) -> "CalibrateOptions":
         if not self.radii:
             raise RequestError("radii must name at least one radius")
-        for name, objective in (("published", "least-lead"), ("weights", "mean")):
+        for name, objective in (("published", "least-lead"), ("weights", "mean"), ("enough", "least-ratio")):
             if getattr(self, name) and self.objective != objective:
-                raise RequestError(f"{name} are for objective = '{objective}'; leave them out, or set it")
+                raise RequestError(f"{name}: only for objective = '{objective}'; leave it out, or set that")
         if self.objective == "least-lead" and len(self.published) != len(self.radii):
             raise RequestError(
                 f"published must hold one accuracy for each of the {len(self.radii)} radii; got {len(self.published)}"
@@ -56,7 +57,7 @@ class CalibrateOptions(Options):
         """How good accuracies are; what comes second decides between equals.
 
         least-lead:   min_r A - P, then the mean
-        least-ratio:  min_r A / E over the radii where E > 0, then the mean
+        least-ratio:  min_r A / E over the radii where E > 0, or `enough` where that is less, then the mean
         mean:         sum_r w A / sum_r w, then the least A
         """
         if self.objective == "mean":
@@ -65,7 +66,8 @@ class CalibrateOptions(Options):
             leads = accuracy - np.asarray(self.published)
             return float(leads.min()), float(leads.mean())
         ratio = ratios(accuracy, envelope)
-        return float(np.nanmin(ratio)), float(np.nanmean(ratio))
+        least = float(np.nanmin(ratio))
+        return least if self.enough is None else min(least, self.enough), float(np.nanmean(ratio))
 
 
 def ratios(accuracy: Floats, envelope: Floats) -> Floats:
