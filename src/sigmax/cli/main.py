@@ -93,15 +93,11 @@ def main() -> None:
         if by_interrupt(error):  # where the verb itself had nothing to say
             complain(f"\nInterrupted. Finished files are kept. {GO_ON}", style="yellow")
             sys.exit(130)
-        if _out_of_memory(error):
+        # Of Python, numpy or torch, which may not be there to ask.
+        if any(kind.__name__ in ("MemoryError", "OutOfMemoryError") for kind in type(error).__mro__):
             complain(f"error: out of memory ({error}). Finished files are kept. Use a smaller --batch. {GO_ON}")
             sys.exit(1)
         if not isinstance(error, RequestError | RunError):
             raise
         complain(f"error: {error}", style="red")
         sys.exit(2 if isinstance(error, RequestError) else 1)
-
-
-def _out_of_memory(error: BaseException) -> bool:
-    """Of Python, numpy or torch, which may not be there to ask."""
-    return any(kind.__name__ in ("MemoryError", "OutOfMemoryError") for kind in type(error).__mro__)

@@ -20,10 +20,7 @@ KINDS = ("gaussian", "uniform")  # of noise that a system may vote under; a numb
 UNIFORM = "uniform:0.5 is uniform noise of scale 0.5, for radii in l1"
 
 System = Annotated[
-    str,
-    typer.Argument(
-        metavar="SYSTEM", help="The system's folder, as written by `sigmax build`; or zoo:NAME, hub:OWNER/NAME."
-    ),
+    str, typer.Argument(metavar="SYSTEM", help="A folder of `sigmax build`, zoo:NAME or hub:OWNER/NAME.")
 ]
 Data = Annotated[str, typer.Option("--data", help=f"Where the images are: {SOURCES}.")]
 Split = Annotated[str, typer.Option(help="Which part of the data: train or test.")]
@@ -34,8 +31,7 @@ Maximum = Annotated[int | None, typer.Option("--max", help="Take at most this ma
 Alpha = Annotated[float, typer.Option(help="Chance that a certificate or prediction is wrong.")]
 Seed = Annotated[int, typer.Option(help="Seed of the noise; the same seed gives the same votes.")]
 Batch = Annotated[
-    int | None,
-    typer.Option(help="Noisy inputs a forward pass (default: 128 to 1024 on CPU, by image size; 4096 on GPU)."),
+    int | None, typer.Option(help="Noisy inputs a forward pass (default: 128 to 1024 on CPU; 4096 on GPU).")
 ]
 Device = Annotated[str | None, typer.Option(help="Where the networks run: cpu, cuda, cuda:1 ... (default: cpu).")]
 Dtype = Annotated[Precision, typer.Option(help="Precision of the networks' arithmetic.")]
@@ -43,64 +39,45 @@ Compile = Annotated[
     CompileName,
     typer.Option(
         "--compile",
-        help="Compile the networks: default, graphs (CUDA graphs), tuned (minutes of trying, the fastest kernels), "
-        "denoiser (that part alone), or auto: try all of them once, with batch sizes, and remember what won.",
+        help="default, graphs (of CUDA), tuned (takes minutes), denoiser (alone), or auto: what is fastest.",
     ),
 ]
 Sampling = Annotated[
-    Literal["fixed", "adaptive"],
-    typer.Option(help="fixed: exactly N samples a stage; adaptive: no more than can change the answer."),
+    Literal["fixed", "adaptive"], typer.Option(help="fixed: N samples a stage; adaptive: no more than can matter.")
 ]
-Targets = Annotated[
-    str | None,
-    typer.Option(help="Adaptive: ask only which of these radii hold, such as 0.25,0.5,1 (far fewer samples)."),
-]
-Tolerance = Annotated[
-    float | None, typer.Option(help="Adaptive: stop when the radius could grow by this share of sigma at most.")
-]
+Targets = Annotated[str | None, typer.Option(help="Adaptive: ask only which of these radii hold, as 0.25,0.5,1.")]
+Tolerance = Annotated[float | None, typer.Option(help="Adaptive: the radius up to this share of sigma.")]
 Store = Annotated[
-    Literal["fp32", "bf16"],
-    typer.Option(
-        help="bf16: round the weights to bfloat16 and store them so, in half the space. The rounded weights are what "
-        "is certified."
-    ),
+    Literal["fp32", "bf16"], typer.Option(help="bf16: round the weights, store them in half the space, certify those.")
 ]
 Code = Annotated[
     list[str] | None,
-    typer.Option(
-        metavar="PACKAGE.MODULE:FUNCTION",
-        help="Import and RUN this code, which the system names as the maker of its network; nothing else is run.",
-    ),
+    typer.Option(metavar="PACKAGE.MODULE:FUNCTION", help="Import and RUN this code, which the system names."),
 ]
 Workers = Annotated[
-    int | None,
-    typer.Option(help="Processes that share the work (default: this one alone; on Ray: as many as have room)."),
+    int | None, typer.Option(help="Processes that share the work (default: this one; on Ray: all that have room).")
 ]
-GpusPerWorker = Annotated[
-    float | None, typer.Option(help="GPUs of a worker: 1 (default on GPUs), or a share such as 0.5 to put two on one.")
-]
+GpusPerWorker = Annotated[float | None, typer.Option(help="GPUs of a worker: 1, or 0.5 to put two on one.")]
 On = Annotated[
-    str,
-    typer.Option(
-        "--on",
-        metavar="BACKEND",
-        help="Where workers run: local, ray:ADDRESS of a cluster, or ray (RAY_ADDRESS, else a cluster started here).",
-    ),
+    str, typer.Option("--on", metavar="BACKEND", help="Where workers run: local, ray, or ray:ADDRESS of a cluster.")
 ]
 RunOut = Annotated[Path, typer.Option("--out", help="Run file to write, or to continue.")]
 
 
 Changes = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Any other option by its key; repeat for more. --keys lists them."),
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Another option by its key; --keys lists them.")
+]
+
+
+FileChanges = Annotated[
+    list[str] | None, typer.Option("--set", help="KEY=VALUE in place of what the file says; KEY= leaves it out.")
 ]
 
 
 def keys(source: str) -> Any:
     """The option `--keys`, which lists what `--set` can change.
 
-    source: "module:name" of the model, or of a function that returns models by the titles to print above them. It is
-    imported when the option is used.
+    source: "module:name" of the model, or of a function that returns models by title; imported when the option is used.
     """
 
     def show(asked: bool) -> None:

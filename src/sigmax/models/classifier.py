@@ -70,10 +70,9 @@ class Denoiser(nn.Module):
 
 
 def create(description: Description) -> Classifier:
-    """The described model with fresh weights, in eval mode, on the CPU.
+    """The described model with fresh weights (of torch's global generator), in eval mode, on the CPU.
 
-    Weights are sampled from torch's global generator. The model's own description names every option, so that it
-    means the same network should a default ever change.
+    Its own description names every option, so that it means the same network should a default ever change.
     """
     if description.denoises:
         raise RequestError(

@@ -54,10 +54,9 @@ class Selective(nn.Module):
 
 
 def selective(model: Callable[..., Tensor], *, confidence: float) -> Selective:
-    """The model, voting to defer on every noisy image on which its largest softmax probability is below `confidence`.
+    """The model (batch -> logits), voting to defer where its largest softmax probability is below `confidence`.
 
-    model: any callable from a batch to logits. The number of classes stays that of the model; a scheme counts votes
-    to defer in a column of their own.
+    The number of classes stays that of the model; a scheme counts votes to defer in a column of their own.
     """
     model = as_callable(model)
     if not callable(model):

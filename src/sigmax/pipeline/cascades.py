@@ -1,7 +1,7 @@
 """The cascade of a pipeline: answers on the images held out, thresholds calibrated on them, the Cascade itself."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -63,15 +63,12 @@ class Cascades:
 
     def system(self, experts: list[Scheme], how: Mapping[str, Any]) -> Cascade:
         """The cascade over these experts with the thresholds given or chosen."""
-        config = self.config
-        if config.calibrate is None:
-            return self._built(experts, how, config.confidence)
-        return self._built(experts, how, read_thresholds(self.file, self._request()).confidence)
-
-    def _built(self, experts: list[Scheme], how: Mapping[str, Any], confidence: Sequence[float]) -> Cascade:
         assert self.config.cascade is not None
         last, *rest = experts
-        levels = []
+        given, levels = self.config.cascade.confidence, list[Smoothed]()
+        confidence = given if isinstance(given, tuple) else (given,) * len(rest)
+        if self.config.calibrate is not None:
+            confidence = read_thresholds(self.file, self._request()).confidence
         for place, threshold in zip(range(len(rest), 0, -1), confidence, strict=True):
             network: nn.Module = self.network(place)
             if threshold:  # else it never defers

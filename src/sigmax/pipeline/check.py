@@ -51,9 +51,8 @@ def check_data(config: PipelineConfig, data: PipelineData) -> None:
             f"[data] {config.data.train!r} and {config.data.test!r} must be images of one shape and of the same "
             f"classes; got {train!r} and {test!r}"
         )
-    certify = config.certify
     with inside("[certify]"):
-        select(len(test), start=certify.start, skip=certify.skip, maximum=certify.max)
+        select(len(test), **config.certify.inputs)
 
 
 LOOKED_AT = 32  # images that must be on the grid of splitting noise

@@ -43,8 +43,7 @@ HELD_OUT = 0.1  # share of the training images that a cascade is calibrated on, 
 class PipelineConfig(Options):
     """A whole pipeline. Paths begin at the folder of the file.
 
-    A file with neither `[router]` nor `[cascade]` builds a Cascade: `[calibrate]` chooses its confidence thresholds on
-    images held out, and `data.held_out` is 0.1 if it is not given.
+    A file with neither `[router]` nor `[cascade]` builds a calibrated Cascade, and `data.held_out` is 0.1 if not given.
     """
 
     out: Annotated[Path, Place(), about("the folder of all results")]
@@ -75,7 +74,7 @@ class PipelineConfig(Options):
         if self.cascade is not None:
             self._check_cascade(self.cascade)
         if self.experts.trained:
-            self.check_samples(self.experts.rules)
+            self.check_samples([self.experts.rule_of(place) for place in range(self.experts.count)])
         return self
 
     def _check_dual(self, router: RouterConfig) -> None:
@@ -126,13 +125,6 @@ class PipelineConfig(Options):
             raise RequestError("[calibrate] needs images that nobody was trained on: set data.held_out, such as 0.05")
         if self.calibrate is not None and "confidence" in cascade.model_fields_set:
             raise RequestError("[calibrate] chooses the confidence thresholds: leave out cascade.confidence")
-
-    @property
-    def confidence(self) -> tuple[float, ...]:
-        """Confidence thresholds of the levels as the file has them, largest sigma first."""
-        assert self.cascade is not None
-        given = self.cascade.confidence
-        return given if isinstance(given, tuple) else (given,) * (self.experts.count - 1)
 
     def cascade_rule(self, classes: int = 2) -> CascadeRule:
         """The rule of the cascade of the experts."""

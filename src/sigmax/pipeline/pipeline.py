@@ -27,9 +27,8 @@ from sigmax.pipeline.check import (
 from sigmax.pipeline.config import PipelineConfig
 from sigmax.pipeline.data import PipelineData
 from sigmax.pipeline.experts import Experts
-from sigmax.pipeline.files import certified, fine_tuned, saved, training_of
 from sigmax.pipeline.manifest import Manifest, Request, alone_in, whole_request
-from sigmax.pipeline.phase import Advance, OnWarning, Phase, Progress
+from sigmax.pipeline.phase import Advance, OnWarning, Phase, Progress, certified, fine_tuned, saved, training_of
 from sigmax.pipeline.redo import Redo, redone
 from sigmax.pipeline.routers import Routers
 from sigmax.progress import silent
@@ -67,8 +66,7 @@ class Pipeline:
     def check(self, *, devices: bool = True, redo: bool = False) -> None:
         """Raise for all that can be known to be wrong before any work. Nothing is written.
 
-        `devices=False`: devices that are not on this machine are warned of, not refused. `redo`: experts and labels
-        may be redone where a key that they depend on has changed.
+        `devices=False`: devices that are not on this machine are warned of. `redo`: experts and labels may be redone.
         """
         config, warn = self.config, self.on_warning or (lambda _: None)
         with self._naming_file():
@@ -100,9 +98,8 @@ class Pipeline:
     def run(self, progress: Progress, *, redo: bool = False) -> list[Run]:
         """Do what is left, and return the runs: those of the experts, then those of the systems.
 
-        What is wrong is said first. Files of another request are moved to `previous/`; those of experts and labels
-        only if `redo` says so. Phases with something to do ask `progress` for a bar; the others are only checked to
-        be what is asked for.
+        Files of another request are moved to `previous/`; those of experts and labels only if `redo` says so. Phases
+        with something to do ask `progress` for a bar; the others are only checked to be what is asked for.
         """
         self.check(redo=redo)
         with alone_in(self.config.out), warnings.catch_warnings():
@@ -135,7 +132,7 @@ class Pipeline:
     @cached_property
     def _inputs(self) -> dict[str, int]:
         how = self.config.certify
-        indices = select(len(self.test), start=how.start, skip=how.skip, maximum=how.max)
+        indices = select(len(self.test), **how.inputs)
         return {"start": int(indices[0]), "skip": how.skip, "count": len(indices)}
 
     def _note(self, text: str) -> None:

@@ -77,16 +77,14 @@ def choose_sigmas(
 ) -> Choice:
     """k noise levels of the grid, each added because it gains most: F is at least 1 - 1/e (63%) of the best set's.
 
-    Guaranteed for "acr" and certified accuracy, which are monotone and submodular (a sigma gains less, the more are
-    there already); usually greedy finds the best set itself, which `exact` checks by trying all sets of up to k.
-    F is measured on the inputs of the table, with a router that always picks the best expert: a real router attains
-    less, so look at what the last sigmas gain before training experts for them.
+    Guaranteed for "acr" and certified accuracy, which are monotone and submodular; usually greedy finds the best set
+    itself, which `exact` checks by trying all sets of up to k. A real router attains less than F, so look at what the
+    last sigmas gain before training experts for them.
 
-    table: a column a sigma, a row an input, radii of the true class, 0 where it was not certified; or `Labels`
-    whose experts form the grid. objective: "acr" (the mean radius), a list of radii (certified accuracy, the mean
-    over them), or a function of the (N,) best radii, for which nothing is guaranteed.
-    Source: Nemhauser, Wolsey & Fisher (1978), "An analysis of approximations for maximizing submodular set
-    functions": F is a location problem, with inputs as clients and noise levels as sites.
+    table: a column a sigma, a row an input, radii of the true class, 0 where it was not certified; or `Labels` whose
+    experts form the grid. objective: "acr" (the mean radius), a list of radii (certified accuracy, the mean over them),
+    or a function of the (N,) best radii, for which nothing is guaranteed.
+    Source: Nemhauser, Wolsey & Fisher (1978), "An analysis of approximations for maximizing submodular set functions".
     """
     sigmas, radii = _grid(table)
     _check_size(k, len(sigmas), exact=exact)

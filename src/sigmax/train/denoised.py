@@ -14,9 +14,8 @@ from sigmax.schemes.scheme import Scheme
 class DenoisedTraining(nn.Module):
     """`network(denoise(noisy, sigma))`, of which the network alone is trained, moved, saved and averaged.
 
-    Methods with one noise for all images call it as `model(noisy)`, and `sigma` is theirs; those with several pass
-    the noise of each image (see `answers`). `joint`: the denoiser is trained, moved and averaged too. It learns what
-    the network needs, so its output may no longer look like an image.
+    Methods with one noise for all images call it as `model(noisy)`, others pass each image's noise (see `answers`).
+    `joint`: the denoiser is trained too; it learns what the network needs, so its output may not look like an image.
     """
 
     takes_sigma = True

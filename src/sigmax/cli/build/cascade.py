@@ -18,7 +18,6 @@ from sigmax.cli.build.networks import (
     conclude,
     noise_of,
     trained_split,
-    warnings_shown,
 )
 from sigmax.cli.progress import warn_of_noise
 from sigmax.errors import RequestError
@@ -31,29 +30,18 @@ if TYPE_CHECKING:
 def cascade(
     parts: Annotated[
         list[str],
-        typer.Argument(
-            metavar="LEVEL... LAST",
-            help="The levels' checkpoints, usually the one with the most noise first; then what answers where every "
-            "level defers: a system of any kind, or a checkpoint.",
-        ),
+        typer.Argument(metavar="LEVEL... LAST", help="The levels' checkpoints; then a system, or one more checkpoint."),
     ],
     out: SystemOut,
     sigma: Annotated[
         str | None,
-        typer.Option(
-            metavar="NOISE",
-            help="Noise of each level, such as 1.0,0.5 (default: as each was trained); uniform:1.0,0.5 for l1.",
-        ),
+        typer.Option(metavar="NOISE", help="Of each level: 1.0,0.5, or uniform:1.0,0.5 (default: as trained)."),
     ] = None,
     confidence: Annotated[
-        str,
-        typer.Option(
-            help="Softmax confidence below which a noisy copy votes to defer: one number, or one for each level. 0: "
-            "the level's votes never defer. `sigmax calibrate` chooses it."
-        ),
+        str, typer.Option(help="Softmax confidence below which a level's votes defer (0: never): one, or one for each.")
     ] = "0",
     threshold: Annotated[
-        str, typer.Option(help="p_A above which a level answers: one number from 0.5, or one for each level.")
+        str, typer.Option(help="p_A, from 0.5, above which a level answers: one, or several.")
     ] = "0.5",
     grid: Grid = None,
     denoiser: Denoiser = None,
@@ -78,23 +66,15 @@ def cascade(
         _level(Path(path), noise, at, least, denoiser, [final], grid=grid)
         for path, at, least in zip(levels, sigmas, confidences, strict=True)
     ]
-    with warnings_shown():
-        scheme = Cascade(tried, last=final, thresholds=thresholds)
-    conclude(scheme, out, store=store)
+    conclude(Cascade(tried, last=final, thresholds=thresholds), out, store=store)
 
 
 def multiscale(
-    networks: Annotated[
-        list[Path],
-        typer.Argument(metavar="NETWORK...", help="One checkpoint for all noise levels, or one for each."),
-    ],
-    sigmas: Annotated[
-        str,
-        typer.Option(metavar="NOISE", help="Noise levels, rising, such as 0.25,0.5,1; uniform:0.5,1 for radii in l1."),
-    ],
+    networks: Annotated[list[Path], typer.Argument(metavar="NETWORK...", help="One for all levels, or one for each.")],
+    sigmas: Annotated[str, typer.Option(metavar="NOISE", help="Rising levels, as 0.25,0.5,1; uniform:0.5,1 for l1.")],
     out: SystemOut,
     threshold: Annotated[
-        str, typer.Option(help="p_A above which a level answers: one number from 0.5, or one for each but the last.")
+        str, typer.Option(help="p_A, from 0.5, above which a level answers: one, or several.")
     ] = "0.5",
     grid: Grid = None,
     denoiser: Denoiser = None,

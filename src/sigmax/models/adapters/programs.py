@@ -1,7 +1,7 @@
 """Networks in files of other tools: ONNX, torch.export (.pt2) and TorchScript; and networks that code makes.
 
-The file itself is kept, unchanged, and its bytes are its identity. Nothing in it runs as Python. Code is the exception:
-of it only the reference `package.module:function` is kept, and it is imported when the caller names it again.
+The file itself is kept, unchanged; nothing in it runs as Python. Of code only the reference is kept, and it is imported
+when the caller names it again.
 """
 
 import hashlib

@@ -8,6 +8,8 @@ Lite variant of its authors. Parameter names follow the public weights: _conv_st
 from torch import Tensor, nn
 from torch.nn import functional
 
+from sigmax.models.architectures.resnet import keep_variance
+
 _EPS = 1e-3  # of every batch norm, as in the public weights
 _STEM, _HEAD = 32, 1280  # channels before and after the blocks
 _STAGES = (  # times the channels are expanded, kernel, stride of the first block, channels, blocks
@@ -87,9 +89,7 @@ class EfficientNetLite0(nn.Module):
         self._bn1 = nn.BatchNorm2d(_HEAD, eps=_EPS)
         self._dropout = nn.Dropout(dropout)
         self._fc = nn.Linear(_HEAD, classes)
-        for module in self.modules():  # the signal keeps its variance through the rectifiers (He et al., 2015)
-            if isinstance(module, nn.Conv2d):
-                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+        keep_variance(self)
 
     def forward(self, images: Tensor) -> Tensor:
         """Logits, one row an image."""

@@ -15,8 +15,7 @@ from torch import nn
 
 from sigmax.errors import RequestError
 from sigmax.models.architectures.efficientnet import EfficientNetLite0
-from sigmax.models.architectures.resnet import CappedResNet18, ResNet18, resnet20, resnet56, resnet110
-from sigmax.models.architectures.resnet50 import ResNet50
+from sigmax.models.architectures.resnet import CappedResNet18, ResNet18, ResNet50, resnet20, resnet56, resnet110
 from sigmax.models.architectures.small_cnn import SmallCNN
 from sigmax.models.architectures.unet import UNet
 
@@ -53,12 +52,11 @@ def names(*, denoisers: bool = False) -> tuple[str, ...]:
 
 
 def register(name: str, *, denoiser: bool = False) -> Callable[[Builder], Builder]:
-    """Add a builder under `name`, as a decorator or as `register(name)(builder)`.
+    """Add a builder under `name`, as a decorator or as `register(name)(builder)`; files refer to the name for good.
 
-    The builder is called as `builder(classes=10, input_shape=(3, 32, 32), **options)` and returns a network that
-    maps (n, *input_shape) to logits (n, classes). Its options are keyword-only arguments, with defaults or without.
-    With `denoiser=True` it is called without classes, and its network, `network(images, sigma)`, returns images.
-    A name belongs to one builder for good: files refer to it.
+    Called as `builder(classes=10, input_shape=(3, 32, 32), **options)`, with keyword-only options, it returns a network
+    that maps (n, *input_shape) to logits (n, classes); that of a denoiser (without classes) maps (images, sigma) to
+    images.
     """
 
     def add(builder: Builder) -> Builder:

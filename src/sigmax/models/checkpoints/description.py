@@ -3,7 +3,7 @@
 import json
 import math
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Self
 
@@ -114,23 +114,15 @@ def _as_json(part: str, value: Mapping[str, Any]) -> dict[str, Any]:
     """The mapping as JSON gives it back, so that a description equals the one read from its file."""
     try:
         plain = json.loads(json.dumps(dict(value), allow_nan=False))
+        deep = _levels(plain) > _DEEPEST
     except (TypeError, ValueError, RecursionError) as error:
         raise RequestError(f"{part} must be plain JSON values under string keys: {error}") from error
-    assert isinstance(plain, dict)
-    _refuse_deep(part, plain)
-    return plain
-
-
-def _refuse_deep(part: str, plain: dict[str, Any]) -> None:
-    """Refuse what is nested so deeply that writing it down again may run out of stack."""
-    level: list[Any] = [plain]
-    for _ in range(_DEEPEST):
-        level = [inner for held in level for inner in _inside(held)]
-    if level:
+    if deep:
         raise RequestError(f"{part} must be plain JSON values at most {_DEEPEST} levels deep; flatten them")
+    return dict(plain)
 
 
-def _inside(held: Any) -> Iterable[Any]:
-    if isinstance(held, dict):
-        return held.values()
-    return held if isinstance(held, list) else ()
+def _levels(held: Any) -> int:
+    """How deeply lists and objects are nested."""
+    inner = held.values() if isinstance(held, dict) else held if isinstance(held, list) else ()
+    return 1 + max(map(_levels, inner), default=0)

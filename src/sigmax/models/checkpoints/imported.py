@@ -37,9 +37,8 @@ def import_weights(
 ) -> tuple[Classifier, Description]:
     """The named architecture with the file's weights, in eval mode, and its description.
 
-    Names may carry a wrapper's prefix (`module.`, the `1.` of a Sequential that normalises first); apart from
-    that every name and shape must be the architecture's. `normalisation` has no default because a wrong one
-    fails silently; if the file carries its own, the two must agree.
+    Names may carry a wrapper's prefix (`module.`, the `1.` of a Sequential that normalises first). `normalisation` has
+    no default because a wrong one fails silently; if the file carries its own, the two must agree.
     """
     description = Description(
         architecture=architecture,

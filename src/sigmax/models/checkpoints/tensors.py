@@ -17,10 +17,8 @@ _SHOWN = 3  # names listed of each kind of difference
 def fill(network: nn.Module, tensors: Tensors, *, classes: int, source: str) -> None:
     """Give the network exactly these tensors, in their own dtype; refuse unless every name and shape agrees.
 
-    They must also be finite real numbers, and floating where the network's are. Where the network itself has
-    16-bit floats they are rounded to these.
-
-    `source` opens the error message: which file, and which architecture it was read as.
+    They must be finite real numbers, floating where the network's are; 16-bit networks round them. `source` opens an
+    error.
     """
     expected = network.state_dict()
     _refuse_other_classes(expected, tensors, classes, source)

@@ -28,10 +28,9 @@ _PRIVATE = "_"  # what diffusers adds to a config about itself begins so
 class Diffusion(nn.Module):
     """Pixels with noise to pixels without, by one call of a UNet at the timestep whose noise is sigma.
 
-    unet: called as `unet(x_t, timesteps, return_dict=False)[0]`; of its output channels the first ones count, as
-    many as an image has. prediction: what it was trained to say: the noise ("epsilon"), the clean image ("sample")
-    or Salimans & Ho's (2022) mixture of both ("v_prediction"). timestep_scale: the timesteps it was trained on,
-    relative to the schedule's.
+    unet: called as `unet(x_t, timesteps, return_dict=False)[0]`, of which as many channels count as an image has.
+    prediction: the noise ("epsilon"), the clean image ("sample") or Salimans & Ho's (2022) mixture ("v_prediction").
+    timestep_scale: the timesteps it was trained on, relative to the schedule's.
     """
 
     takes_sigma = True

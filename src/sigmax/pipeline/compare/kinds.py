@@ -56,9 +56,7 @@ class NetworkScheme(SchemeConfig):
     """A scheme over checkpoints."""
 
     grid: Annotated[Grid | None, about("255 for 8-bit images: noise in whole steps of 1/255")] = None
-    network: Annotated[
-        str | None, Place(), about("checkpoint, or its name in [networks]; else the file's `network`")
-    ] = None
+    network: Annotated[str | None, Place(), about("checkpoint, or its name in [networks]; else `network`")] = None
 
     @property
     def several_networks(self) -> tuple[str, ...] | None:
@@ -116,9 +114,7 @@ class MultiscaleScheme(NetworkScheme):
         Place(),
         about("one for each sigma, in place of `network`"),
     ] = None
-    thresholds: Annotated[tuple[float, ...] | float, about("share of votes that an answer needs: one, or one each")] = (
-        0.5
-    )
+    thresholds: Annotated[tuple[float, ...] | float, about("share of votes that an answer needs, one or each")] = 0.5
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:

@@ -4,8 +4,7 @@ A deterministic certifier is asked for its certificates of the images instead: t
 """
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -78,7 +77,7 @@ def answers_of(part: Smoothed, images: Dataset, *, samples: int, seed: int, watc
     found, done, total = [], 0, len(images) * samples
     watch(0, total)
     how: dict[str, Any] = {"samples": samples, "generator": generator, "noise": part.noise.name}
-    with voting([voter]), _arithmetic(voter.device, voter.dtype):
+    with voting([voter]), torch.autocast(voter.device.type, voter.dtype, enabled=voter.dtype != torch.float32):
         for _, logits in noisy_answers(network, pixels, part.sigma, **how):
             largest = logits.float().softmax(dim=1).max(dim=1)
             found.append((largest.indices.cpu(), largest.values.cpu()))
@@ -103,8 +102,6 @@ def kept_answers(
     path: Path | None, part: Scheme, images: Dataset, *, samples: int, seed: int, watch: Watch = silent
 ) -> Answers | Certain:
     """The same from the file; where there is none the network is asked, and its answers are kept there.
-
-    `part`: a level, or a last that is `Smoothed` or deterministic.
 
     Those of another request are refused with what differs. Without a path nothing is kept.
     """
@@ -151,12 +148,3 @@ def _request(part: Scheme, images: Dataset, *, samples: int, seed: int) -> dict[
         said |= {"system": fingerprint(part)}
     plain: dict[str, Any] = json.loads(json.dumps(said))
     return plain
-
-
-@contextmanager
-def _arithmetic(device: torch.device, dtype: torch.dtype) -> Iterator[None]:
-    if dtype == torch.float32:
-        yield
-    else:
-        with torch.autocast(device.type, dtype):
-            yield

@@ -19,14 +19,9 @@ class CalibrateOptions(Options):
 
     objective: Annotated[
         Literal["least-lead", "least-ratio", "mean"],
-        about(
-            "`least-lead` over the `published` accuracies, `least-ratio` to the best of the networks alone at each "
-            "radius, or the `mean` accuracy over the radii"
-        ),
+        about("least lead over `published`, least ratio to the best network at each radius, or mean accuracy"),
     ] = "mean"
-    published: Annotated[
-        tuple[float, ...], about("least-lead: certified accuracy in % to be above, at each of the radii")
-    ] = ()
+    published: Annotated[tuple[float, ...], about("least-lead: accuracy in % to be above, at each radius")] = ()
     weights: Annotated[tuple[Weight, ...], about("mean: what each of the radii counts; none: all alike")] = ()
     radii: Annotated[tuple[Weight, ...], about("radii at which certified accuracy counts")] = tuple(
         0.25 * i for i in range(11)

@@ -50,10 +50,9 @@ class Computed(nn.Module):
 
 
 class Update:
-    """From a loss to changed weights: scaled so that 16-bit gradients do not vanish, and clipped.
+    """From a loss to changed weights, clipped; "fp16" losses are scaled, since 16-bit floats end at 65,504 and 6e-8.
 
-    A 16-bit float ends at 65,504 and 6e-8: with "fp16" the loss is multiplied before the backward pass, and a step
-    whose gradients overflow is left out and the factor halved (Micikevicius et al., 2018).
+    A step whose gradients overflow is left out and the factor halved (Micikevicius et al., 2018).
     """
 
     def __init__(self, optimiser: Optimizer, settings: Settings, device: torch.device) -> None:

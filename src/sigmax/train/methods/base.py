@@ -76,9 +76,8 @@ class Score(NamedTuple):
 class Method(ABC):
     """A way to train: what is minimised on a batch.
 
-    Subclasses are dataclasses (`sigmax.config.options`) whose fields are the method's hyper-parameters; they become
-    part of the run's plan. A method that remembers something between batches (a sigma for each input, say) saves and
-    restores it by `state_dict` and `load_state_dict`, so that a killed run goes on exactly.
+    Subclasses are dataclasses (`sigmax.config.options`) whose fields, the hyper-parameters, become part of the run's
+    plan. What is remembered between batches is saved and restored, so that a killed run goes on exactly.
     """
 
     name: ClassVar[str]

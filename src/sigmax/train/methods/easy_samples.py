@@ -46,8 +46,7 @@ VOTES_TOGETHER = 4096  # noisy inputs a forward pass, while p_A is estimated
 class EasySamples(Method):
     """The recipe above; `discard`, `reweight` and `attack` leave out a part of it each.
 
-    From E on a step passes its inputs through the network steps + 1 times each way with the attack, else once.
-    What is remembered is the weight of every input, 0 for those dropped.
+    Costs steps + 1 passes each way from E on with the attack. Remembers the weight of every input, 0 for those dropped.
     """
 
     name: ClassVar[str] = "easy-samples"

@@ -1,19 +1,8 @@
-"""The training methods by name. Each method's file registers it; other packages add theirs.
+"""The training methods by name: each method's file registers it, and other packages add theirs.
 
-    @register(summary="Cross-entropy of blurred images")
-    @options
-    class Blurred(Method):
-        name: ClassVar[str] = "blurred"
-        ...
-
-A package makes its method known to the command line by an entry point of the group `sigmax.methods`, whose name is
-the method's and whose object is the class:
-
-    [project.entry-points."sigmax.methods"]
-    blurred = "blur.sigmax_method:Blurred"
-
-A preset is what a method's paper used. Source of the presets "cifar10": the papers named in each method's file, as
-collected for ResNet-110 in the tables of CAT-RS (Jeong et al. 2023) and of the easy-sample recipe (Sun et al. 2025).
+A package's method is registered likewise, and found by an entry point of the group `sigmax.methods`, whose name is the
+method's and whose object is the class. A preset is what a method's paper used; "cifar10" as collected for ResNet-110 in
+the tables of CAT-RS (Jeong et al. 2023) and of the easy-sample recipe (Sun et al. 2025).
 """
 
 import pkgutil
@@ -146,14 +135,9 @@ def refuse_unknown(kind: type[Method], given: Mapping[str, Any]) -> None:
     """Raise where a hyper-parameter is not one of the method's."""
     unknown = sorted(set(given) - set(settable(kind)))
     if unknown:
-        raise RequestError(f"{kind.name} has no {', '.join(unknown)}; {_choice(kind)}")
-
-
-def _choice(kind: type[Method]) -> str:
-    """What can be given, with the defaults."""
-    named = settable(kind).values()
-    defaults = ", ".join(f.name if f.default is MISSING else f"{f.name}={f.default}" for f in named)
-    return f"{kind.name} takes {defaults or 'none'}"
+        known = settable(kind).values()
+        defaults = ", ".join(f.name if f.default is MISSING else f"{f.name}={f.default}" for f in known)
+        raise RequestError(f"{kind.name} has no {', '.join(unknown)}; {kind.name} takes {defaults or 'none'}")
 
 
 @cache

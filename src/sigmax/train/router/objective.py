@@ -58,9 +58,7 @@ class Weighted(RouterLoss):
     radii: Annotated[Numbers, about("the radii r, rising")]
     weights: Annotated[Numbers, about("w(r) of each; none: all count the same")] = ()
     copies: Annotated[Count, about("noisy copies of each input")] = 2
-    consistency: Annotated[Weight, about("weight of the copies' disagreement; more certifies further, learns less")] = (
-        2.0
-    )
+    consistency: Annotated[Weight, about("weight of the copies' disagreement: certifies further, learns less")] = 2.0
     entropy: Annotated[Weight, about("weight of the entropy of their mean")] = 0.0
     noise: Annotated[Literal["gaussian", "uniform"], about("distribution of the noise")] = "gaussian"
 

@@ -1,8 +1,6 @@
 """Train a router: from labels, how far each expert certifies each input, to a checkpoint.
 
-A router is a classifier whose classes are the experts, to be smoothed with a noise of its own (the variance
-estimator of Dual randomized smoothing). It is trained as `router_loss` or `router_objective` says, and watched as
-`router_check` says.
+A router is a classifier whose classes are the experts, to be smoothed with a noise of its own.
 """
 
 import math
@@ -25,7 +23,7 @@ from sigmax.train.loop.progress import OnEpoch, OnStep
 from sigmax.train.loop.settings import Settings
 from sigmax.train.loop.stored import on_device
 from sigmax.train.methods.base import Method
-from sigmax.train.router.check import INPUTS, OnWarning, Watcher
+from sigmax.train.router.check import INPUTS, OnWarning, Watcher, route_names
 from sigmax.train.router.loss import shares_of
 from sigmax.train.router.options import advice, make_loss
 from sigmax.train.router.presets import SMALL
@@ -54,34 +52,38 @@ def train_router(
 ) -> Path:
     """Train a router of noise `sigma`, in pixels, on the labelled inputs and return the checkpoint's path, `out`.
 
-    noise: its distribution; of "uniform" noise `sigma` is the scale.
-
-    A run goes on, ends and is kept apart from others as `train_classifier` says. Inputs that no expert certifies are
-    dropped. Of the others a share, `held_out`, is never trained on: after every epoch the metrics' `validation` says
-    how the smoothed router does on (some of) them. `on_warning` gets warnings, above all of a route that dies.
-
-    `dataset` is the whole set that was labelled. `denoiser` is for denoised training, as in `train_classifier`.
-    `start`: a classifier whose weights to begin with, its last layer aside, such as an expert's; it also decides
-    architecture, options and normalisation. `loss`: the objective, "paper" (`router.loss`), "certified" or "weighted"
-    (`router.objective`), with its hyper-parameters, such as `sharpness=8.0`; the paper's are in `router_preset`.
+    Arguments and resuming are as those of `train_classifier`. `dataset` is the whole set that was labelled; inputs that
+    no expert certifies are dropped. Of the others a share, `held_out`, is never trained on: after every epoch the
+    metrics say how the smoothed router does on (some of) them, and `on_warning` gets warnings, above all of a route
+    that dies.
+    loss: the objective, "paper" (`router.loss`), "certified" or "weighted" (`router.objective`), with its
+    hyper-parameters, such as `sharpness=8.0`; the paper's are in `router_preset`.
     """
     sigma, settings = float(sigma), settings or SMALL.settings
     inputs = _divided(dataset, labels, held_out, settings.seed)
     refuse_denoiser(denoiser, noise)
     method = make_loss(sigma, inputs.training_radii, loss, noise=noise)
     watcher = inputs.watcher(method, sigma, settings, route_names(labels.sigmas), on_warning)
-    _warn_of_noise(sigma, labels.sigmas, on_warning)
+    largest = max((level for level in labels.sigmas if not math.isnan(level)), default=0.0)
+    if sigma < largest and on_warning is not None:
+        on_warning(
+            f"the router's sigma {sigma:g} is below the largest expert's, {largest:g}: with as many votes a route "
+            f"cannot be certified as far as that expert certifies; use sigma {largest:g} or more"
+        )
     network: dict[str, Any] = {"architecture": architecture, "options": options, "normalisation": normalisation}
+    noises = [None if math.isnan(level) else level for level in labels.sigmas]
+    plan = {"labels": {"experts": labels.experts, "sigmas": noises, "fingerprint": labels.fingerprint}}
+    said = {**plan["labels"], "shares": labels.shares.tolist(), "dropped": labels.dropped}
     return train_network(
         described(dataset, start, classes=len(labels.experts), sigma=sigma, same_classes=False, **network),
         method,
         examples_of(inputs.training, inputs.training_radii),
         settings,
         out=Path(out),
-        sources={**sources_of(dataset, start=start, denoiser=denoiser), **_plan_of(labels), "held_out": held_out},
+        sources={**sources_of(dataset, start=start, denoiser=denoiser), **plan, "held_out": held_out},
         start=start,
         denoiser=denoiser,
-        notes={**noise_note(noise), "router": {**_plan_of(labels)["labels"], **_said_of(labels)}},
+        notes={**noise_note(noise), "router": said},
         validate=watcher,
         on_epoch=on_epoch,
         on_step=on_step,
@@ -124,28 +126,3 @@ def _divided(dataset: Dataset, labels: Labels, held_out: float, seed: int) -> _I
     radii = labels.radii[labels.kept].astype(np.float32)
     held, training = split(len(kept), held_out, seed, name="held_out")
     return _Inputs(kept.take(training), radii[training], kept.take(held), radii[held], shares_of(radii))
-
-
-def _plan_of(labels: Labels) -> dict[str, dict[str, Any]]:
-    """What a plan says of its labels."""
-    sigmas = [None if math.isnan(noise) else noise for noise in labels.sigmas]
-    return {"labels": {"experts": labels.experts, "sigmas": sigmas, "fingerprint": labels.fingerprint}}
-
-
-def _said_of(labels: Labels) -> dict[str, Any]:
-    """What else a checkpoint's notes say of its labels."""
-    return {"shares": labels.shares.tolist(), "dropped": labels.dropped}
-
-
-def route_names(sigmas: tuple[float, ...]) -> list[str]:
-    """What to call the routes: by the experts' noise, or by their place where one has none."""
-    return [f"expert {i}" if math.isnan(sigma) else f"sigma {sigma:g}" for i, sigma in enumerate(sigmas)]
-
-
-def _warn_of_noise(sigma: float, sigmas: tuple[float, ...], on_warning: OnWarning | None) -> None:
-    largest = max((noise for noise in sigmas if not math.isnan(noise)), default=0.0)
-    if sigma < largest and on_warning is not None:
-        on_warning(
-            f"the router's sigma {sigma:g} is below the largest expert's, {largest:g}: with as many votes a route "
-            f"cannot be certified as far as that expert certifies; use sigma {largest:g} or more"
-        )
