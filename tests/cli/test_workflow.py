@@ -4,13 +4,12 @@ import json
 import re
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 
 import sigmax as sx
 from sigmax import models
-from sigmax.cli.demo import RADII, ahead
+from sigmax.cli.demo import ahead
 from tests.models.adapters.exports import EXPORTS, network
 
 
@@ -329,8 +328,8 @@ def test_the_demo_runs_the_whole_workflow(tmp_path, sigmax):
     assert (tmp_path / "demo" / "report" / "curve.pdf").stat().st_size > 1000
     head, *rows = done.stdout.partition("certified accuracy in % at l2 radius")[2].splitlines()[1:10]
     assert head.split() == ["name", "0", "0.1", "0.2", "0.3", "0.4", "0.5", "0.6", "0.7", "mean"]
-    names = ["sigma-0.1", "sigma-0.2", "sigma-0.4", "dual-min", "dual-consensus", "cascade", "oracle"]
-    assert [row.partition("  ")[0].strip() for row in rows[1:]] == names
+    names = ["constant 0.1", "constant 0.2", "constant 0.4", "Dual, rule min", "Dual, consensus", "Cascade", "oracle"]
+    assert [row.partition("  ")[0] for row in rows[1:]] == names
     assert all(len(line.rstrip()) <= 80 for line in (head, *rows))
     assert "The cascade is " in done.stdout
     for command in re.findall(r"^  (sigmax (?:show|pipeline) .*)", done.stdout, re.MULTILINE):
@@ -340,19 +339,10 @@ def test_the_demo_runs_the_whole_workflow(tmp_path, sigmax):
 
 
 def test_the_demo_says_where_the_cascade_is_ahead_and_where_not():
-    shares = {
-        "sigma-0.1": [90, 80, 0, 0, 0, 0, 0, 0],
-        "sigma-0.4": [70, 70, 60, 50, 40, 30, 20, 10],
-        "cascade": [90, 90, 60, 40, 40, 30, 20, 10],
-        "oracle": [100] * 8,
-    }
-
-    def frame(shares):
-        rows = [[name, *own, sum(own) / 8] for name, own in shares.items()]
-        return pd.DataFrame(rows, columns=["name", *(f"{r:g}" for r in RADII), "mean"])
-
-    assert ahead(frame(shares)) == (
+    single = {"constant 0.1": [9, 8, 0, 0, 0, 0, 0, 0], "constant 0.4": [7, 7, 6, 5, 4, 3, 2, 1]}
+    counts = {**single, "Cascade": [9, 9, 6, 4, 4, 3, 2, 1], "oracle": [10] * 8}
+    assert ahead(counts) == (
         "The cascade is ahead of every single sigma at radius 0.1; level with the best of them at radius 0, 0.2, 0.4, "
         "0.5, 0.6, 0.7; behind the best of them at radius 0.3. Its mean is above every single sigma."
     )
-    assert ahead(frame({**shares, "cascade": [0] * 8})).endswith("Its mean is above 0 of the 2 sigmas.")
+    assert ahead({**counts, "Cascade": [0] * 8}).endswith("Its mean is above 0 of the 2 sigmas.")

@@ -1,7 +1,7 @@
 """`sigmax demo`: constant noise, Dual and Cascade on bundled data, from training to a report."""
 
 import tomllib
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Annotated
@@ -11,12 +11,11 @@ from rich.table import Table
 
 from sigmax.cli.pipeline import walk
 from sigmax.cli.progress import say, warn
-from sigmax.cli.tables import as_text, fitted
+from sigmax.cli.tables import fitted
 from sigmax.errors import RequestError
+from sigmax.records.rounding import share_down
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from sigmax.records.run import Run
 
 CONFIG = """\
@@ -57,7 +56,11 @@ n = 5000
 alpha = 0.001
 """
 RADII = [place / 10 for place in range(8)]
-MEAN = "mean"  # over these radii
+MEAN = "mean"
+NAMES = {"min": "Dual, rule min", "consensus": "Dual, consensus"}
+ORACLE = "oracle"
+
+Counts = dict[str, list[int]]  # how many inputs a system certifies at each of RADII
 
 
 def demo(
@@ -102,38 +105,59 @@ def demo(
 
 def table_of(runs: "Sequence[Run]") -> Table:
     """Certified accuracy of every system and of the oracle, a row each."""
+    counts, inputs = counted(runs), len(runs[0].records)
+    columns = {"name": list(counts)}
+    for place, radius in enumerate(RADII):
+        columns[f"{radius:g}"] = [share_down(100 * own[place] / inputs) for own in counts.values()]
+    columns[MEAN] = [share_down(100 * sum(own) / len(RADII) / inputs) for own in counts.values()]
     plan = runs[0].plan
     notes = [
-        f"{len(runs[0].records)} inputs, n {plan.n}, alpha {plan.alpha}; mean: over the radii shown",
+        f"{inputs} inputs, n {plan.n}, alpha {plan.alpha}; mean: over the radii shown",
         "oracle: the best sigma for each input, chosen by its true class; no certificate",
     ]
-    return fitted(as_text(accuracies(runs)), notes, norm=plan.norm)
+    return fitted(columns, notes, norm=plan.norm)
 
 
-def accuracies(runs: "Sequence[Run]") -> "pd.DataFrame":
-    """Certified accuracy in % of every run and of the oracle, a row each: at the radii, and their mean."""
-    from sigmax import report
-    from sigmax.report.compare.diagnosis import ENVELOPE, ORACLE
+def counted(runs: "Sequence[Run]") -> Counts:
+    """How many inputs each system certifies at the radii: constant noise, Dual, Cascade, and the oracle.
 
-    frame = report.compare(runs, RADII)
-    frame = frame[frame["name"] != ENVELOPE].replace({"name": {ORACLE: "oracle"}})
-    shares = frame[[f"{radius:g}" for radius in RADII]]
-    return shares.assign(**{MEAN: shares.mean(axis=1)}).set_index(frame["name"]).reset_index()
+    The oracle takes the largest radius that any of the constant runs certifies for the true class.
+    """
+    import numpy as np
+
+    from sigmax.report.metrics.accuracy import certified_counts, reached
+
+    radii, found = np.asarray(RADII), Counts()
+    for run in runs:
+        found[_name(run)] = certified_counts(run, radii).tolist()
+    best: dict[int, float] = {}
+    for run in runs:
+        if run.plan.rule["scheme"] == "smoothed":
+            for record in run.records:
+                if record.correct:
+                    best[record.index] = max(best.get(record.index, 0.0), record.certificate.radius)
+    found[ORACLE] = reached(np.sort(list(best.values())), radii).tolist()
+    return found
 
 
-def ahead(accuracy: "pd.DataFrame") -> str:
+def _name(run: "Run") -> str:
+    rule = run.plan.rule
+    if rule["scheme"] == "smoothed":
+        return f"constant {rule['sigma']:g}"
+    return NAMES[rule["rule"]] if rule["scheme"] == "dual" else "Cascade"
+
+
+def ahead(counts: Counts) -> str:
     """Where the cascade certifies more inputs than every single sigma, as many as the best, or fewer."""
-    found: dict[Hashable, list[float]] = accuracy.set_index("name").T.to_dict("list")
-    single = [own for name, own in found.items() if str(name).startswith("sigma-")]
-    best, cascade = [max(column) for column in zip(*single, strict=True)], found["cascade"]
-    lead = [c - b for c, b in zip(cascade, best, strict=True)][: len(RADII)]
+    single = [own for name, own in counts.items() if name.startswith("constant")]
+    best, cascade = [max(column) for column in zip(*single, strict=True)], counts["Cascade"]
     places = {
-        "ahead of every single sigma": [r for r, more in zip(RADII, lead, strict=True) if more > 0],
-        "level with the best of them": [r for r, more in zip(RADII, lead, strict=True) if more == 0],
-        "behind the best of them": [r for r, more in zip(RADII, lead, strict=True) if more < 0],
+        "ahead of every single sigma": [r for r, c, b in zip(RADII, cascade, best, strict=True) if c > b],
+        "level with the best of them": [r for r, c, b in zip(RADII, cascade, best, strict=True) if c == b],
+        "behind the best of them": [r for r, c, b in zip(RADII, cascade, best, strict=True) if c < b],
     }
     said = [f"{where} at radius {', '.join(f'{r:g}' for r in radii)}" for where, radii in places.items() if radii]
-    wins = sum(cascade[-1] > own[-1] for own in single)  # the mean is last
+    wins = sum(sum(cascade) > sum(own) for own in single)
     mean = "above every single sigma" if wins == len(single) else f"above {wins} of the {len(single)} sigmas"
     return f"The cascade is {'; '.join(said)}. Its mean is {mean}."
 
@@ -162,7 +186,7 @@ Next:
 
 def _conclude(runs: "Sequence[Run]", out: Path) -> None:
     say(SHOWN)
-    say(fill(ahead(accuracies(runs)), 78, initial_indent="  ", subsequent_indent="  "))
+    say(fill(ahead(counted(runs)), 78, initial_indent="  ", subsequent_indent="  "))
     (cascade,) = (run for run in runs if run.plan.rule["scheme"] == "cascade")
     index = min(record.index for record in cascade.records)
     say(NEXT.format(cascade=cascade.path, index=index, file=out / "demo.toml"))
