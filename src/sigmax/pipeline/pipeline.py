@@ -15,15 +15,8 @@ from typing import Any, Self
 from sigmax.config.validation import inside
 from sigmax.data import Dataset, select
 from sigmax.jobs.certify import certify_run
+from sigmax.pipeline import check as checks
 from sigmax.pipeline.cascades import Cascades
-from sigmax.pipeline.check import (
-    check_data,
-    check_devices,
-    check_networks,
-    check_systems,
-    warn_of_choice,
-    warn_of_noise,
-)
 from sigmax.pipeline.config import PipelineConfig
 from sigmax.pipeline.data import PipelineData
 from sigmax.pipeline.experts import Experts
@@ -70,18 +63,18 @@ class Pipeline:
         """
         config, warn = self.config, self.on_warning or (lambda _: None)
         with self._naming_file():
-            check_devices(config, None if devices else warn)
+            checks.check_devices(config, None if devices else warn)
             data = self._data
-            check_data(config, data)
-            check_networks(config, data.train)
+            checks.check_data(config, data)
+            checks.check_networks(config, data.train)
             noises = [level for _, level in config.experts.trained]
             if config.experts.systems:
                 given = self._experts.load({"device": "cpu"})
-                check_systems(config, given, data.train)
+                checks.check_systems(config, given, data.train)
                 noises = [expert.rule.largest_noise for expert in given]
         self.check_redone(redo=redo)
-        warn_of_noise(config, noises, warn)
-        warn_of_choice(config, warn)
+        checks.warn_of_noise(config, noises, warn)
+        checks.warn_of_choice(config, warn)
 
     def redone(self) -> Redo:
         """What becomes of files of another request than this one: what is redone, taken back and reused, and why."""

@@ -37,22 +37,14 @@ class Optimum(NamedTuple):
 
 @dataclass(frozen=True)
 class Choice:
-    """The noise levels chosen, and what perfect routing among the first 1, 2 ... of them attains.
+    """The noise levels chosen, and what perfect routing among the first 1, 2 ... of them attains."""
 
-    sigmas     the chosen, rising
-    order      the chosen, in the order of choice: the first j of them are the greedy set of size j
-    attained   F of the first 1, 2 ... k of `order`
-    objective  what F measures
-    whole      F of the whole grid: no set attains more, where F is "acr" or certified accuracy
-    optima     the best set of each size, where `exact` asked for them
-    """
-
-    sigmas: tuple[float, ...]
-    order: tuple[float, ...]
-    attained: tuple[float, ...]
-    objective: str
-    whole: float
-    optima: tuple[Optimum, ...] = ()
+    sigmas: tuple[float, ...]  # the chosen, rising
+    order: tuple[float, ...]  # in the order of choice: the first j of them are the greedy set of size j
+    attained: tuple[float, ...]  # F of the first 1, 2 ... k of `order`
+    objective: str  # what F measures
+    whole: float  # F of the whole grid: no set attains more, where F is "acr" or certified accuracy
+    optima: tuple[Optimum, ...] = ()  # the best set of each size, where `exact` asked for them
 
     def frame(self) -> "pd.DataFrame":
         """One row a size: the sigma added, F attained, the gain over the row before, the share of the grid's F."""

@@ -5,17 +5,7 @@ from typing import Annotated, Literal
 import typer
 
 from sigmax.cli import options as opt
-from sigmax.cli.build.networks import (
-    EXPECTED,
-    Denoiser,
-    Grid,
-    SystemOut,
-    coded_network,
-    conclude,
-    denoised,
-    noise_of,
-    read_network,
-)
+from sigmax.cli.build import networks as shared
 from sigmax.errors import RequestError
 
 Noise = Annotated[
@@ -24,9 +14,10 @@ Noise = Annotated[
 
 
 def smoothed(
-    out: SystemOut,
+    out: shared.SystemOut,
     network: Annotated[
-        str | None, typer.Argument(metavar="NETWORK", help=f"A {EXPECTED.removeprefix('expected a ')}. None runs code.")
+        str | None,
+        typer.Argument(metavar="NETWORK", help=f"A {shared.EXPECTED.removeprefix('expected a ')}. None runs code."),
     ] = None,
     code: Annotated[
         str | None,
@@ -46,8 +37,8 @@ def smoothed(
         str | None,
         typer.Option("--normalise", "--normalize", help="Mean and std before it: none, cifar10, imagenet or half."),
     ] = None,
-    grid: Grid = None,
-    denoiser: Denoiser = None,
+    grid: shared.Grid = None,
+    denoiser: shared.Denoiser = None,
     store: opt.Store = "fp32",
 ) -> None:
     """Smooth one network with one noise level.
@@ -58,9 +49,11 @@ def smoothed(
 
     given = {"architecture": architecture, "classes": classes, "input-shape": input_shape, "normalise": normalise}
     if (network is None) == (code is None):
-        raise RequestError(f"give either NETWORK or --code; NETWORK: {EXPECTED}")
-    model, description = read_network(network, given) if network is not None else coded_network(str(code), given)
-    noise = noise_of(network or str(code), description, *opt.level(sigma), grid=grid)
-    base = denoised(denoiser, model, description)
+        raise RequestError(f"give either NETWORK or --code; NETWORK: {shared.EXPECTED}")
+    model, description = (
+        shared.read_network(network, given) if network is not None else shared.coded_network(str(code), given)
+    )
+    noise = shared.noise_of(network or str(code), description, *opt.level(sigma), grid=grid)
+    base = shared.denoised(denoiser, model, description)
     scheme = Smoothed(base, noise=noise, classes=description.classes, bound=bound)
-    conclude(scheme, out, f" It is certified with --code {code}." if code else "", store=store)
+    shared.conclude(scheme, out, f" It is certified with --code {code}." if code else "", store=store)

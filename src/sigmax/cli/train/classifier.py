@@ -7,14 +7,7 @@ import typer
 
 from sigmax.cli import options as opt
 from sigmax.cli.progress import progress, resumable, say, warn_of_noise
-from sigmax.cli.train.options import (
-    Device,
-    Epochs,
-    Out,
-    WithDenoiser,
-    begun,
-    read_denoiser,
-)
+from sigmax.cli.train.options import Device, Epochs, Out, WithDenoiser, begun, read_denoiser
 from sigmax.errors import RequestError
 
 if TYPE_CHECKING:

@@ -18,24 +18,15 @@ FORMAT = 1  # raised when a reader of the old layout would misread the new one
 
 @dataclass(frozen=True, kw_only=True)
 class Description:
-    """A model in words. All but `sigma` and `notes` decides what the model computes.
+    """A model in words. All but `sigma` and `notes` decides what the model computes."""
 
-    architecture   its name in the registry
-    options        the architecture's options, such as {"width": 16}
-    classes        how many logits an input gets; 0: none, it is a denoiser and an input comes back as an image
-    input_shape    (C, H, W) of one input
-    normalisation  what is done to pixels in [0, 1] before the network sees them; None: nothing
-    sigma          standard deviation of the noise it was trained on, in pixels; None: not known
-    notes          anything else worth keeping, as JSON: training settings, data fingerprint, source
-    """
-
-    architecture: str
-    classes: int
-    input_shape: tuple[int, int, int]
-    options: Mapping[str, Any] = field(default_factory=dict)
-    normalisation: Normalisation | None = None
-    sigma: float | None = None
-    notes: Mapping[str, Any] = field(default_factory=dict)
+    architecture: str  # its name in the registry
+    classes: int  # how many logits an input gets; 0: none, it is a denoiser and an input comes back as an image
+    input_shape: tuple[int, int, int]  # (C, H, W) of one input
+    options: Mapping[str, Any] = field(default_factory=dict)  # of the architecture, such as {"width": 16}
+    normalisation: Normalisation | None = None  # of pixels in [0, 1], before the network sees them
+    sigma: float | None = None  # of the noise it was trained on, in pixels; None: not known
+    notes: Mapping[str, Any] = field(default_factory=dict)  # as JSON: training settings, data fingerprint, source
 
     def __post_init__(self) -> None:
         if not isinstance(self.architecture, str):

@@ -27,15 +27,15 @@ CIFAR10 = Settings(
 )
 
 
-class MethodPreset(NamedTuple):
-    """One way to train: architecture, settings of the loop, and the method's hyper-parameters."""
+class Preset(NamedTuple):
+    """One way to train: architecture, settings of the loop, and the hyper-parameters of a method or of a router."""
 
     architecture: str
     settings: Settings
     fields: Mapping[str, Any]
 
 
-Presets = Mapping[str, Mapping[float, MethodPreset]]  # by name and sigma
+Presets = Mapping[str, Mapping[float, Preset]]  # by name and sigma
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def on_cifar10(**hyper: Any) -> Presets:
     def at(place: int) -> dict[str, Any]:
         return {name: value[place] if isinstance(value, tuple) else value for name, value in hyper.items()}
 
-    return {"cifar10": {s: MethodPreset("resnet110", CIFAR10, at(i)) for i, s in enumerate((0.25, 0.5, 1.0))}}
+    return {"cifar10": {s: Preset("resnet110", CIFAR10, at(i)) for i, s in enumerate((0.25, 0.5, 1.0))}}
 
 
 def known() -> Mapping[str, Registered]:
@@ -92,7 +92,7 @@ def find(name: str) -> Registered:
     return methods[name]
 
 
-def method_preset(preset: str, method: str, sigma: float) -> MethodPreset:
+def method_preset(preset: str, method: str, sigma: float) -> Preset:
     """What the method's paper used at that noise: preset "cifar10" has sigma 0.25, 0.5 and 1.0."""
     presets = find(method).presets
     if preset not in presets:
