@@ -55,25 +55,12 @@ def _common(
     pass
 
 
-app.command("demo")(demo.demo)
-app.add_typer(train, name="train")
-app.add_typer(build, name="build")
-app.command("label")(label.label)
-app.command("choose")(label.choose)
-app.command("calibrate")(calibrate.calibrate)
-app.command("finetune")(finetune.finetune)
-app.add_typer(pipeline.app, name="pipeline")
-app.add_typer(diagnose.app, name="diagnose")
-app.command("plan")(plan.plan)
-app.command("certify")(certify.certify)
-app.command("predict")(predict.predict)
-app.command("show")(show.show)
-app.command("verify")(verify.verify)
-app.command("attack")(attack.attack)
-app.command("report")(report.report)
-app.command("compare")(compare.compare)
-app.command("merge")(merge.merge)
-app.command("bench")(bench.bench)
+for name, group in (("train", train), ("build", build), ("pipeline", pipeline.app), ("diagnose", diagnose.app)):
+    app.add_typer(group, name=name)
+preparing = (demo.demo, label.label, label.choose, calibrate.calibrate, finetune.finetune, plan.plan)
+certifying = (certify.certify, predict.predict, show.show, verify.verify, attack.attack)
+for step in (*preparing, *certifying, report.report, compare.compare, merge.merge, bench.bench):
+    app.command()(step)
 app.command("import")(logs.import_logs)
 app.command("export")(logs.export_run)
 plain(app)

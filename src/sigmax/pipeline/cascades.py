@@ -12,8 +12,8 @@ from torch import nn
 from sigmax import models
 from sigmax.pipeline.config import PipelineConfig
 from sigmax.pipeline.data import PipelineData
-from sigmax.pipeline.phase import Advance, Phase
-from sigmax.progress import silent
+from sigmax.pipeline.phase import Phase
+from sigmax.progress import Watch, silent
 from sigmax.rules.smoothed import SmoothedRule
 from sigmax.schemes.cascade import Cascade
 from sigmax.schemes.scheme import Scheme
@@ -78,20 +78,20 @@ class Cascades:
             levels.append(Smoothed(network, noise=rule.noise, classes=last.classes, **how))
         return Cascade(levels, last, thresholds=self.config.cascade.thresholds)
 
-    def _answer(self, place: int, watch: Advance) -> None:
+    def _answer(self, place: int, watch: Watch) -> None:
         """Ask an expert for its answers, unless that is done; those of another request are refused."""
         self._answered(self._voting(), place, watch)
 
     def _voting(self) -> list[Scheme]:
         return self.experts(self.config.certify.how(self.config.device))
 
-    def _answered(self, experts: list[Scheme], place: int, watch: Advance) -> Answers | Certain:
+    def _answered(self, experts: list[Scheme], place: int, watch: Watch) -> Answers | Certain:
         config, expert = self.config, experts[place]
         assert config.calibrate is not None
         how = {"samples": config.calibrate.samples, "seed": config.certify.seed}
         return kept_answers(self.answers(place), expert, self.data.held_out, **how, watch=watch)
 
-    def _calibrate(self, watch: Advance) -> None:
+    def _calibrate(self, watch: Watch) -> None:
         """Choose the thresholds, unless that is done; those of another request are refused."""
         config, request, held_out = self.config, self._request(), self.data.held_out
         assert config.calibrate is not None

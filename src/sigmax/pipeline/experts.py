@@ -9,7 +9,8 @@ from typing import Any
 from sigmax import models
 from sigmax.pipeline.config import PipelineConfig
 from sigmax.pipeline.data import PipelineData
-from sigmax.pipeline.phase import Advance, Phase, saved
+from sigmax.pipeline.phase import Phase, saved
+from sigmax.progress import Watch
 from sigmax.rules.smoothed import SmoothedRule
 from sigmax.rules.splitting import SplittingRule
 from sigmax.schemes.scheme import Scheme
@@ -116,7 +117,7 @@ class Experts:
         network: Path,
         systems: Mapping[Path, Trained],
         method: Callable[[float], Method],
-        watch: Advance,
+        watch: Watch,
         *,
         fold: int,
         place: int,

@@ -9,13 +9,13 @@ from typing import Any
 from sigmax.errors import RequestError
 from sigmax.jobs.label.labels import read_labels
 from sigmax.models.checkpoints.bfloat16 import Store
+from sigmax.progress import Watch
 from sigmax.records.inputs import Inputs, covers
 from sigmax.records.run import read
 from sigmax.schemes.scheme import Scheme
 from sigmax.systems.folder import HEAD, as_stored, fingerprint, load
 
-Advance = Callable[[int, int], None]  # (done, total)
-Progress = Callable[[str], AbstractContextManager[Advance]]  # a bar for each phase
+Progress = Callable[[str], AbstractContextManager[Watch]]  # a bar for each phase
 OnWarning = Callable[[str], None]
 ENDINGS = ("", ".partial", ".training", ".metrics.jsonl")  # of what phases write to and beside their files
 
@@ -29,7 +29,7 @@ class Phase:
 
     name: str
     leaves: tuple[Path, ...]
-    work: Callable[[Advance], object]
+    work: Callable[[Watch], object]
     finished: Callable[[], bool]
     depends: tuple[str, ...]
 

@@ -21,10 +21,10 @@ from sigmax.pipeline.config import PipelineConfig
 from sigmax.pipeline.data import PipelineData
 from sigmax.pipeline.experts import Experts
 from sigmax.pipeline.manifest import Manifest, Request, alone_in, whole_request
-from sigmax.pipeline.phase import Advance, OnWarning, Phase, Progress, certified, fine_tuned, saved, training_of
+from sigmax.pipeline.phase import OnWarning, Phase, Progress, certified, fine_tuned, saved, training_of
 from sigmax.pipeline.redo import Redo, redone
 from sigmax.pipeline.routers import Routers
-from sigmax.progress import silent
+from sigmax.progress import Watch, silent
 from sigmax.records.inputs import same
 from sigmax.records.run import Run, read
 from sigmax.rules.routed.rule import Combination
@@ -206,7 +206,7 @@ class Pipeline:
                 work = partial(self._fine_tune, system, routers, tuned - 1)
                 yield Phase(f"fine-tune {system.name}", (system,), work, partial(fine_tuned, system), depends)
 
-    def _fine_tune(self, out: Path, routers: int, tuned: int, watch: Advance) -> None:
+    def _fine_tune(self, out: Path, routers: int, tuned: int, watch: Watch) -> None:
         how, votes = self.config.finetune, self.config.labels.how(self.config.device)
         system = fine_tune(
             self._routers.system("consensus", routers, self._load_experts(tuned, votes), votes),
@@ -273,7 +273,7 @@ class Pipeline:
             return self._cascades.system(self.experts(0), how)
         return self._routers.system(rule, self._rounds, self.experts(self._tunings), how)
 
-    def _save(self, folder: Path, rule: Combination | None, watch: Advance) -> None:
+    def _save(self, folder: Path, rule: Combination | None, watch: Watch) -> None:
         watch(0, 1)
         saved(self._system(rule), folder, self.config.store)
         watch(1, 1)
@@ -285,7 +285,7 @@ class Pipeline:
         where = "" if on == "test" else f"-on-{on}"
         out = self.config.out / "runs" / f"{name}{where}{said}.jsonl"
 
-        def work(watch: Advance) -> None:
+        def work(watch: Watch) -> None:
             certify_run(system(), self.test, out, **how.request, watch=watch)
 
         depends = (*depends, "data.test_images", "certify")

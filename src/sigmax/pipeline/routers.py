@@ -11,8 +11,9 @@ from sigmax.jobs.label.labels import Labels, make_labels, read_labels
 from sigmax.jobs.label.parts import joined
 from sigmax.pipeline.config import PipelineConfig
 from sigmax.pipeline.data import LabelPart, PipelineData
-from sigmax.pipeline.phase import Advance, OnWarning, Phase, labelled
+from sigmax.pipeline.phase import OnWarning, Phase, labelled
 from sigmax.pipeline.tables import RouterConfig
+from sigmax.progress import Watch
 from sigmax.radius import Gaussian, Uniform
 from sigmax.rules.routed.rule import Combination
 from sigmax.schemes.composite import common_grid
@@ -83,12 +84,12 @@ class Routers:
     def _file(self, count: int) -> Path:
         return self.config.out / "nets" / f"router-{count}.safetensors"
 
-    def _label(self, part: LabelPart, tuned: int, watch: Advance) -> None:
+    def _label(self, part: LabelPart, tuned: int, watch: Watch) -> None:
         labels = self.config.labels
         experts = self.experts(tuned, labels.how(self.config.device), part.fold)
         make_labels(experts, self.data.of(part), part.folder, **labels.request, watch=watch)
 
-    def _train(self, count: int, tuned: int, watch: Advance) -> None:
+    def _train(self, count: int, tuned: int, watch: Watch) -> None:
         how, labels, done = self.how, self.labels_of(count, tuned), self._file(count).is_file()
         sigma = how.noise.sigma
         train_router(

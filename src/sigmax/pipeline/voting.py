@@ -2,7 +2,6 @@
 
 from typing import Annotated, Any, Literal
 
-import torch
 from pydantic import Field, model_validator
 
 from sigmax.config.toml import Place
@@ -14,7 +13,6 @@ from sigmax.rules.sampling import Sampling, asked
 
 DATA, SYSTEM = Place(prefixes=True), Place(names=("zoo:", "hub:"))  # how places are written
 Grid = Annotated[int, Field(ge=1, le=FINEST_GRID)]  # steps from 0 to 1
-DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class Selection(Options):
@@ -70,7 +68,7 @@ class VotingConfig(Options):
         """How networks vote, as keywords of `Smoothed` and `load`; `device` where none is named."""
         return {
             "device": self.device or device,
-            "dtype": DTYPES[self.dtype],
+            "dtype": self.dtype,
             "compile": self.compile,
             "batch": self.batch,
         }

@@ -9,7 +9,7 @@ Source: Sun et al. (2025), "Average Certified Radius is a Poor Metric for Random
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from torch import nn
 
 from sigmax.data import Dataset
 from sigmax.errors import RequestError, RunError
+from sigmax.progress import Watch
 from sigmax.schemes.smoothed import Smoothed
 from sigmax.train.loop.fit import seeded
 from sigmax.train.loop.quick_check import votes_of
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 LAST_EPOCH = 1_000_000  # past every warm-up
 GRADIENT = 3  # with the seed and an input's index: where the method's own noise is sampled
-OnInput = Callable[[int, int], None]  # inputs done, inputs in all
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def gradient_shares(
     epoch: int = LAST_EPOCH,
     seed: int = 0,
     device: str | torch.device | None = None,
-    on_input: OnInput | None = None,
+    on_input: Watch | None = None,  # inputs done, inputs in all
 ) -> GradientShares:
     """p_A and gradient norm of the inputs at `indices`, by default all, for any model and method.
 

@@ -15,7 +15,7 @@ from torch import nn
 
 from sigmax.errors import RequestError
 from sigmax.models.architectures.efficientnet import EfficientNetLite0
-from sigmax.models.architectures.resnet import CappedResNet18, ResNet18, ResNet50, resnet20, resnet56, resnet110
+from sigmax.models.architectures.resnet import CappedResNet18, ResNet18, ResNet50, thin_resnet
 from sigmax.models.architectures.small_cnn import SmallCNN
 from sigmax.models.architectures.unet import UNet
 
@@ -33,9 +33,9 @@ _architectures = {
     "small-cnn": Architecture(SmallCNN),
     "resnet18": Architecture(ResNet18),
     "resnet18-capped": Architecture(CappedResNet18),
-    "resnet20": Architecture(resnet20),
-    "resnet56": Architecture(resnet56),
-    "resnet110": Architecture(resnet110),
+    "resnet20": Architecture(thin_resnet(20)),
+    "resnet56": Architecture(thin_resnet(56)),
+    "resnet110": Architecture(thin_resnet(110)),  # the usual base model of publications on CIFAR-10
     "resnet50": Architecture(ResNet50),
     "efficientnet-lite0": Architecture(EfficientNetLite0),
     "unet": Architecture(UNet, denoises=True),

@@ -6,6 +6,7 @@ place where bottlenecks halve the resolution, their 3x3 convolution.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from torch import Tensor, nn
 from torch.nn import functional
@@ -129,32 +130,17 @@ class CappedResNet18(_ResNet):
         return super().forward(images if self.shrink == 1 else functional.avg_pool2d(images, self.shrink))
 
 
-class CifarResNet(_ResNet):
-    """The thin networks of Sec. 4.2 for 32x32 images; other sizes work.
+def thin_resnet(depth: int) -> Callable[..., nn.Module]:
+    """The builder of a network of Sec. 4.2 for 32x32 images: 20, 56 or 110 layers; other sizes of images work.
 
     A depth of 6n + 2 means three stages of n blocks with 16, 32 and 64 channels, and shortcuts without parameters.
     """
 
-    def __init__(self, *, depth: int, classes: int, input_shape: tuple[int, int, int]) -> None:
-        blocks, widths = (depth - 2) // 6, (16, 32, 64)
-        super().__init__(
-            channels=input_shape[0], classes=classes, widths=widths, blocks=blocks, shortcut=PaddedShortcut
-        )
+    def build(*, classes: int, input_shape: tuple[int, int, int]) -> nn.Module:
+        how: dict[str, Any] = {"widths": (16, 32, 64), "blocks": (depth - 2) // 6, "shortcut": PaddedShortcut}
+        return _ResNet(channels=input_shape[0], classes=classes, **how)
 
-
-def resnet20(*, classes: int, input_shape: tuple[int, int, int]) -> nn.Module:
-    """ResNet-20: 0.27 million parameters."""
-    return CifarResNet(depth=20, classes=classes, input_shape=input_shape)
-
-
-def resnet56(*, classes: int, input_shape: tuple[int, int, int]) -> nn.Module:
-    """ResNet-56: 0.85 million parameters."""
-    return CifarResNet(depth=56, classes=classes, input_shape=input_shape)
-
-
-def resnet110(*, classes: int, input_shape: tuple[int, int, int]) -> nn.Module:
-    """ResNet-110, the usual base model of publications on CIFAR-10: 1.7 million parameters."""
-    return CifarResNet(depth=110, classes=classes, input_shape=input_shape)
+    return build
 
 
 class Bottleneck(nn.Module):
