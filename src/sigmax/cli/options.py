@@ -75,10 +75,7 @@ FileChanges = Annotated[
 
 
 def keys(source: str) -> Any:
-    """The option `--keys`, which lists what `--set` can change.
-
-    source: "module:name" of the model, or of a function that returns models by title; imported when the option is used.
-    """
+    """The option `--keys`; source: "module:name" of a model, or of a function that returns models by title."""
 
     def show(asked: bool) -> None:
         if not asked:
@@ -98,10 +95,7 @@ def keys(source: str) -> Any:
 
 
 def noise(text: str | None, option: str = "--sigma", kinds: Sequence[str] = KINDS) -> tuple[str | None, str | None]:
-    """Distribution and level of noise such as 0.5 (Gaussian), or uniform:0.5; None where it is not given.
-
-    The level is text, since some options list several: uniform:0.5,1.
-    """
+    """Distribution and level, as text, of noise such as 0.5 (Gaussian) or uniform:0.5,1; else None."""
     if text is None:
         return None, None
     name, colon, rest = text.partition(":")

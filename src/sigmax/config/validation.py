@@ -69,10 +69,7 @@ _EXPECTED = {  # by pydantic's name of the error; what stands in braces is its c
 
 
 def build(model: type[T], given: Mapping[str, Any], where: str = "") -> T:
-    """The model or dataclass that a mapping of plain values describes; `where` begins the path of every key.
-
-    Values are checked as those of a JSON file: a list may become a tuple and text a path, but true is no number.
-    """
+    """The model that a mapping describes, checked as a JSON file's; `where` begins the path of every key."""
     try:
         text = json.dumps(given, default=_plain)
     except (TypeError, ValueError) as error:

@@ -50,10 +50,7 @@ def check_shape(images: Tensor, description: Description) -> None:
 
 
 class Denoiser(nn.Module):
-    """A registered network that removes noise: pixels with noise `sigma` on them to pixels on [0, 1].
-
-    `network` and `description` are as those of a `Classifier`.
-    """
+    """A registered network that removes noise: pixels with noise `sigma` on them to pixels on [0, 1]."""
 
     takes_sigma = True
 

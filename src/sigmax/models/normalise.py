@@ -47,10 +47,7 @@ def normalisation(asked: str | Normalisation | None) -> Normalisation | None:
 
 
 class Normalise(nn.Module):
-    """(pixels - mean) / std, a channel at a time.
-
-    Mean and std stay out of the state dict: a file that held them twice could contradict itself.
-    """
+    """(pixels - mean) / std, a channel at a time; no part of the state dict, which could contradict itself."""
 
     mean: Tensor
     std: Tensor

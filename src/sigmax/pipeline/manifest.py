@@ -26,11 +26,7 @@ Request = dict[str, Any]
 
 
 def whole_request(config: PipelineConfig, images: Mapping[str, str], systems: Sequence[str]) -> Request:
-    """All that decides what the files hold, as it is read back. A phase depends on a part of it.
-
-    `images` (fingerprints, to train on and to certify) and `systems` (of experts that exist) are known by their
-    content.
-    """
+    """All that decides what the files hold; `images` (fingerprints) and `systems` are known by their content."""
     said: Request = config.model_dump(mode="json", exclude={"out", "device", "data"})
     said = {name: value for name, value in said.items() if value is not None}
     for table, names in ELSEWHERE.items():
@@ -86,10 +82,7 @@ def alone_in(out: Path) -> Iterator[None]:
 
 @dataclass
 class Manifest:
-    """The requests of the phases in a folder, by the first file that each leaves.
-
-    `out`: the pipeline's folder; `folder`: where the files are, which for those set aside is another one.
-    """
+    """The requests of the phases in `out`, by the first file of each; `folder`: where the files are, if set aside."""
 
     out: Path
     folder: Path
@@ -138,10 +131,7 @@ class Manifest:
             raise
 
     def move(self, phases: Sequence[Phase], to: "Manifest") -> None:
-        """Move the files of phases to another folder, with what they were made for.
-
-        Whenever it is cut short, every file is where a manifest lists it.
-        """
+        """Move the files of phases with their requests: at any moment every file is where a manifest lists it."""
         known = {self._key(phase): self.requests[self._key(phase)] for phase in phases}
         to.requests |= known
         to.write()

@@ -22,10 +22,7 @@ ENDINGS = ("", ".partial", ".training", ".metrics.jsonl")  # of what phases writ
 
 @dataclass(frozen=True)
 class Phase:
-    """One piece of work: its name, what it leaves, how to do it or go on with it, and whether it is done.
-
-    `depends`: the keys of the pipeline's file that decide what it leaves; a table's name stands for all of its keys.
-    """
+    """One piece of work. `depends`: the keys (or whole tables) of the pipeline's file that decide what it leaves."""
 
     name: str
     leaves: tuple[Path, ...]

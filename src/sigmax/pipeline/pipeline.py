@@ -91,8 +91,7 @@ class Pipeline:
     def run(self, progress: Progress, *, redo: bool = False) -> list[Run]:
         """Do what is left, and return the runs: those of the experts, then those of the systems.
 
-        Files of another request are moved to `previous/`; those of experts and labels only if `redo` says so. Phases
-        with something to do ask `progress` for a bar; the others are only checked to be what is asked for.
+        Files of another request are moved to `previous/`; those of experts and labels only if `redo` says so.
         """
         self.check(redo=redo)
         with alone_in(self.config.out), warnings.catch_warnings():

@@ -12,11 +12,7 @@ from sigmax.schemes.scheme import Scheme
 
 
 class DenoisedTraining(nn.Module):
-    """`network(denoise(noisy, sigma))`, of which the network alone is trained, moved, saved and averaged.
-
-    Methods with one noise for all images call it as `model(noisy)`, others pass each image's noise (see `answers`).
-    `joint`: the denoiser is trained too; it learns what the network needs, so its output may not look like an image.
-    """
+    """`network(denoise(noisy, sigma))`, of which the network alone is trained, or with `joint` the denoiser too."""
 
     takes_sigma = True
 

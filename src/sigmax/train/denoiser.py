@@ -43,10 +43,7 @@ _TOGETHER = 256  # images checked at a time
 
 @options
 class Denoising(Method):
-    """The loss above, with sigma uniform between `low` and `high`.
-
-    Right, for display, is the share of the noise's energy that was removed.
-    """
+    """The loss above, sigma uniform from `low` to `high`; right is the share of the noise's energy removed."""
 
     name: ClassVar[str] = "denoising"
     low: Annotated[Positive, about("least noise, in pixels")]
@@ -94,10 +91,7 @@ class Denoising(Method):
 
 @dataclass(frozen=True)
 class NoiseCheck:
-    """Called after each epoch: how close denoised images come to clean ones that are not trained on.
-
-    The mapping it returns: `sigmas`, the ends of the range and its middle, and `psnr`, in decibel, at each.
-    """
+    """Called after each epoch: `psnr` (dB) of denoised images not trained on, at the range's ends and middle."""
 
     pixels: Tensor  # (n, C, H, W), on the device of the model, uint8 or float32 in [0, 1]
     sigmas: tuple[float, ...]

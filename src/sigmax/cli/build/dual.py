@@ -67,10 +67,7 @@ def _asking_for_a_router(path: Path, described: "Description", experts: int) -> 
 
 
 def _compare_experts(router: "Description", experts: dict[str, str]) -> None:
-    """Refuse the router's experts in another order, where routes would lead elsewhere; note other experts.
-
-    experts: fingerprints by folder. Other experts are sound, and usual after fine-tuning them.
-    """
+    """Refuse the router's experts (fingerprints by folder) in another order; note other ones, which are sound."""
     from sigmax.request import differing
     from sigmax.rules.routed.parts import expert_name
 

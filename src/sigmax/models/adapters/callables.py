@@ -20,8 +20,7 @@ from sigmax.models.optional import needs
 class Onnx:
     """A classifier in an ONNX file, run by onnxruntime on the CPU: images (n, C, H, W) to its first output.
 
-    The file must take any number of images. `fingerprint` covers it and the data files that it names. A file can only
-    ask for operators that onnxruntime has, so nothing else runs.
+    `fingerprint` covers its data files too. It can only ask for operators that onnxruntime has: nothing else runs.
     """
 
     computes_in = torch.float32  # whatever precision is asked for; `Voter` refuses another

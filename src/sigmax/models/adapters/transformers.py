@@ -27,10 +27,7 @@ _UNWANTED = ("auto_map", "transformers_version", "_name_or_path", "dtype", "torc
 
 
 class Resized(nn.Module):
-    """Logits of images that are resized to `size` and cropped in the middle to `crop`, (height, width) each.
-
-    A model of 16-bit weights is computed in them throughout: autocast would keep sums between layers in 32 bits.
-    """
+    """Logits of images resized to `size` and cropped to `crop`; 16-bit weights are computed in them throughout."""
 
     def __init__(self, model: nn.Module, size: Sequence[int], crop: Sequence[int] | None, resize: str) -> None:
         super().__init__()

@@ -26,8 +26,7 @@ _STAGES = (  # times the channels are expanded, kernel, stride of the first bloc
 class SameConv2d(nn.Conv2d):
     """A convolution without bias whose output has ceil(side / stride) pixels a side, whatever the input's side.
 
-    The zeros around the image are shared out evenly; an odd one goes to the right and to the bottom (TensorFlow's
-    "same" padding). At stride 2 on an even side this differs from any padding that is the same on both sides.
+    An odd zero goes to the right and to the bottom (TensorFlow's "same" padding).
     """
 
     def __init__(self, channels: int, out_channels: int, kernel: int, *, stride: int = 1, groups: int = 1) -> None:
@@ -70,10 +69,7 @@ class InvertedResidual(nn.Module):
 
 
 class EfficientNetLite0(nn.Module):
-    """Logits (n, classes) of images (n, *input_shape): 4.7 million parameters at 1,000 classes, made for 224x224.
-
-    `dropout` is the share of the pooled features that are left out in training.
-    """
+    """Logits (n, classes) of images (n, *input_shape): 4.7 million parameters at 1,000 classes, made for 224x224."""
 
     def __init__(self, *, classes: int, input_shape: tuple[int, int, int], dropout: float = 0.2) -> None:
         super().__init__()

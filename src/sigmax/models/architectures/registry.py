@@ -70,10 +70,9 @@ def register(name: str, *, denoiser: bool = False) -> Callable[[Builder], Builde
 
 
 def build(name: str, *, classes: int, input_shape: tuple[int, int, int], **options: Any) -> nn.Module:
-    """A fresh network in eval mode that was seen to map (n, *input_shape) to (n, classes).
+    """A fresh network in eval mode that was seen to map (n, *input_shape) to (n, classes); with `classes=0` a denoiser.
 
-    With `classes=0` a denoiser, called as `network(images, sigma)`. Its weights are sampled from torch's global
-    generator: call `torch.manual_seed` first to fix them.
+    Its weights are sampled from torch's global generator: call `torch.manual_seed` first to fix them.
     """
     request = f"architecture {name!r} with {classes} classes, inputs {input_shape} and options {options}"
     builder, complete = _builder(name), all_options(name, options)

@@ -43,10 +43,7 @@ class BasicBlock(nn.Module):
 
 
 class PaddedShortcut(nn.Module):
-    """Option A of the paper: every second pixel, and channels of zeros on both sides. Nothing is learned.
-
-    Both sides, because the public CIFAR-10 weights were trained so.
-    """
+    """Option A: every second pixel, and channels of zeros on both sides, as public weights have it."""
 
     def __init__(self, channels: int, out_channels: int) -> None:
         super().__init__()
@@ -93,10 +90,7 @@ class _ResNet(nn.Module):
 
 
 class ResNet18(_ResNet):
-    """Logits (n, classes) of images (n, *input_shape), of any number of channels and any size: 11.2 million parameters.
-
-    `width`: channels of the first stage. Wide and shallow, it keeps a GPU busier than a thin, deep network.
-    """
+    """Logits (n, classes) of images (n, *input_shape) of any size; `width`: channels of the first stage."""
 
     def __init__(self, *, classes: int, input_shape: tuple[int, int, int], width: int = 64) -> None:
         widths = [width, 2 * width, 4 * width, 8 * width]

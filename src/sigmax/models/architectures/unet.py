@@ -179,10 +179,7 @@ def _check_sizes(width: int, multipliers: Sequence[int], blocks: int, spread: fl
 
 
 class Residual(nn.Module):
-    """Two 3x3 convolutions added to their input; what is known of the noise scales and shifts between them.
-
-    Source: Dhariwal & Nichol (2021), "Diffusion Models Beat GANs on Image Synthesis", Sec. 3.1.
-    """
+    """Two convolutions added to their input; the noise scales and shifts between them (Dhariwal & Nichol, 2021)."""
 
     def __init__(self, inside: int, outside: int, known: int, *, dropout: float) -> None:
         super().__init__()

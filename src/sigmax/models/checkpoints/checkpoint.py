@@ -42,10 +42,7 @@ class Checkpoint:
 
 
 def save(path: str | Path, model: nn.Module, *, store: Store = "fp32") -> Path:
-    """Write a model that describes itself to `path`, whole or not at all, and return the path.
-
-    `store="bf16"` takes half the room; the model must have been rounded to it before (`round_weights`).
-    """
+    """Write a model that describes itself to `path`, whole or not at all; for "bf16" rounded before."""
     path = Path(path)
     check_store(store)
     description = describe(model)
@@ -104,10 +101,7 @@ def _loaded(path: str | Path, device: str | torch.device) -> Classifier | Denois
 
 
 def _created(checkpoint: Checkpoint, path: str | Path) -> Classifier | Denoiser:
-    """The network that the file describes, with fresh weights.
-
-    It is built without memory first: the description may name a network of any size.
-    """
+    """The network that the file describes, built without memory first: it may be of any size."""
     description = checkpoint.description
     make = create_denoiser if description.denoises else create
     try:
@@ -174,11 +168,7 @@ def read(path: str | Path) -> Checkpoint:
 
 
 def fingerprint(model: nn.Module | str | Path) -> str:
-    """32 hex digits that identify what a model computes; the same for a model and for its saved file.
-
-    They cover the description but for training sigma and notes, and every tensor; without a description the tensors
-    alone.
-    """
+    """32 hex digits of what a model computes: every tensor, and the description but for training sigma and notes."""
     if isinstance(model, str | Path):
         return read(model).fingerprint
     if isinstance(model, Classifier | Denoiser):

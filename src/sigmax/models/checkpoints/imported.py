@@ -35,10 +35,9 @@ def import_weights(
     sigma: float | None = None,
     notes: Mapping[str, Any] | None = None,
 ) -> tuple[Classifier, Description]:
-    """The named architecture with the file's weights, in eval mode, and its description.
+    """The named architecture with the file's weights, under a wrapper's prefix or not, and its description.
 
-    Names may carry a wrapper's prefix (`module.`, the `1.` of a Sequential that normalises first). `normalisation` has
-    no default because a wrong one fails silently; if the file carries its own, the two must agree.
+    `normalisation` has no default because a wrong one fails silently; if the file carries its own, the two must agree.
     """
     description = Description(
         architecture=architecture,

@@ -17,10 +17,7 @@ _CONTAINERS = ("state_dict", "model_state_dict", "model", "net")
 
 
 def state_dict(path: Path) -> dict[str, Tensor]:
-    """The tensors by name that the file (.pt, .pth, .th, .safetensors) holds, at its top or under a usual key.
-
-    A pickle that asks for anything but tensors and plain values is refused, unread; so are tensors that are no arrays.
-    """
+    """The tensors by name in a file, at its top or under a usual key; a pickle of anything else is refused, unread."""
     held = _read(path)
     for _ in range(_DEEPEST):
         if not isinstance(held, Mapping):

@@ -15,11 +15,7 @@ _SHOWN = 3  # names listed of each kind of difference
 
 
 def fill(network: nn.Module, tensors: Tensors, *, classes: int, source: str) -> None:
-    """Give the network exactly these tensors, in their own dtype; refuse unless every name and shape agrees.
-
-    They must be finite real numbers, floating where the network's are; 16-bit networks round them. `source` opens an
-    error.
-    """
+    """Give the network exactly these finite tensors, rounded if it has 16 bits; `source` begins an error."""
     expected = network.state_dict()
     _refuse_other_classes(expected, tensors, classes, source)
     found = differences(expected, tensors)

@@ -116,10 +116,7 @@ def wrap(unet: nn.Module, schedule: Schedule, *, prediction: str = "epsilon", ti
 
 
 def from_diffusers(source: str | os.PathLike[str], *, revision: str | None = None) -> Denoiser:
-    """The UNet and the scheduler of a diffusers pipeline as a denoiser: a local folder, or the hub's "owner/name".
-
-    Both the usual folders `unet` and `scheduler` and the older flat layout are read. Weights come from safetensors.
-    """
+    """The UNet and scheduler (of both layouts) in a diffusers folder, or of the hub's "owner/name", as a denoiser."""
     diffusers = needs("diffusers", extra="diffusion", why="to read a diffusers UNet")
     patterns = ("*.json", "*.safetensors", "unet/*.json", "unet/*.safetensors", "scheduler/*.json")
     folder = fetched(source, patterns, revision=revision, expected="a diffusers folder")

@@ -66,10 +66,7 @@ PUBLIC = {
 
 
 def from_openai(path: str | Path, trained: str | Trained) -> Denoiser:
-    """The checkpoint as a denoiser. `trained`: one of `PUBLIC` by name, or how another one was trained.
-
-    The file is read as data only, and every tensor of it must belong to one of the two layouts.
-    """
+    """The checkpoint, read as data only, as a denoiser. `trained`: one of `PUBLIC`, or how it was trained."""
     known = public(trained) if isinstance(trained, str) else trained
     needs("diffusers", extra="diffusion", why="to hold the converted network")
     stored = state_dict(Path(path))
@@ -165,10 +162,7 @@ def unet_config(stored: Tensors, trained: Trained, *, source: str) -> dict[str, 
 
 
 def converted(stored: Tensors, config: Mapping[str, Any], *, source: str) -> dict[str, Tensor]:
-    """The tensors under diffusers' names; refused, with the first differences, unless all of them fit.
-
-    On the meta device it proves the names and shapes alone.
-    """
+    """The tensors under diffusers' names, unless they do not fit; on the meta device names and shapes alone."""
     blocks, head = int(config["layers_per_block"]), int(config["attention_head_dim"])
     tensors: dict[str, Tensor] = {}
     unknown = []

@@ -18,10 +18,7 @@ from sigmax.systems.networks import parts_of
 
 
 def made_schemes(config: CompareConfig) -> dict[str, Scheme]:
-    """Every scheme of the file by its name, in the file's order.
-
-    What several schemes use is one network in memory: it votes for all of them, and is compiled once.
-    """
+    """Every scheme by its name, in the file's order; what several of them use is one network, compiled once."""
     how, networks = config.how, dict[str, nn.Module]()  # by fingerprint
     # Systems are read first: their networks may be named by their files as well.
     folders = {name: s.folder for name, s in config.schemes.items() if isinstance(s, SystemScheme)}

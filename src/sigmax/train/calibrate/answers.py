@@ -67,10 +67,7 @@ def network_of(level: Smoothed) -> Any:
 
 
 def answers_of(part: Smoothed, images: Dataset, *, samples: int, seed: int, watch: Watch = silent) -> Answers:
-    """What the network of a level answers to noisy copies of the images, in the arithmetic in which it votes.
-
-    `watch(done, total)` counts noisy copies.
-    """
+    """What a level's network answers to noisy copies, in its arithmetic; `watch(done, total)` counts noisy copies."""
     voter, network = part.voters["base"], network_of(part)
     pixels = on_device(images, voter.device)
     generator = torch.Generator(voter.device).manual_seed(seed)
@@ -101,10 +98,7 @@ def certain_of(part: Scheme, images: Dataset, *, watch: Watch = silent) -> Certa
 def kept_answers(
     path: Path | None, part: Scheme, images: Dataset, *, samples: int, seed: int, watch: Watch = silent
 ) -> Answers | Certain:
-    """The same from the file; where there is none the network is asked, and its answers are kept there.
-
-    Those of another request are refused with what differs. Without a path nothing is kept.
-    """
+    """The same from the file; else the network is asked, and its answers kept there. Another request is refused."""
 
     def asked() -> Answers | Certain:
         if isinstance(part, Smoothed):

@@ -96,10 +96,7 @@ class Estimate:
         return own, counts.max(axis=1)
 
     def _of_n(self, votes: Ints, network: int, of: int, *, rival: bool = False) -> Ints:
-        """What `votes` of d may become of n; networks are lucky on different images.
-
-        `rival`: of a rival's votes at the place of the true class's, so that of two classes they are one.
-        """
+        """What `votes` of d may become of n; `rival`: at 1 - the place, so that of two classes they are one."""
         answers = self.answers[network]
         assert isinstance(answers, Answers)
         samples = answers.top.shape[1]

@@ -43,10 +43,7 @@ class Frontier(NamedTuple):
 
 
 def frontier(estimate: Estimate, radii: Sequence[float], *, points: int = POINTS, watch: Watch = silent) -> Frontier:
-    """Search for the largest (1 - w) A(first) / E(first) + w A(far) / E(far), for weights w from 0 to 1.
-
-    Where two are equal there, the mean accuracy over all radii decides. `watch(done, total)` counts weights.
-    """
+    """For weights w from 0 to 1: the largest (1 - w) A(first) / E(first) + w A(far) / E(far), then the mean A."""
     radii = tuple(sorted(radii))
     alone = estimate.alone(radii)
     envelope = alone.max(axis=0)

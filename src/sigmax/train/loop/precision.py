@@ -50,10 +50,7 @@ class Computed(nn.Module):
 
 
 class Update:
-    """From a loss to changed weights, clipped; "fp16" losses are scaled, since 16-bit floats end at 65,504 and 6e-8.
-
-    A step whose gradients overflow is left out and the factor halved (Micikevicius et al., 2018).
-    """
+    """From a loss to changed weights: scaled for "fp16", where a step that overflows is left out, and clipped."""
 
     def __init__(self, optimiser: Optimizer, settings: Settings, device: torch.device) -> None:
         self.optimiser, self.settings = optimiser, settings

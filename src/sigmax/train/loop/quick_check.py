@@ -1,7 +1,6 @@
-"""How a classifier in training does, smoothed, on images it is not trained on.
+"""How a classifier in training does, smoothed, on images it is not trained on: a diagnostic, not a certificate.
 
-A diagnostic, not a certificate: the same samples pick a class and bound it. With 100 samples at alpha 0.001 no radius
-reaches far beyond 1.5 sigma, so nothing larger is asked for.
+With 100 samples at alpha 0.001 no radius reaches far beyond 1.5 sigma, so nothing larger is asked for.
 """
 
 from collections.abc import Iterator

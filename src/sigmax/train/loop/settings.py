@@ -23,11 +23,7 @@ Precision = Literal["fp32", "bf16", "fp16"]
 
 @options(kw_only=True)
 class Settings:
-    """How to train. The defaults suit the digits: about seven seconds a model on one CPU core.
-
-    Those of Cohen et al. (2019) for CIFAR-10: epochs=150, batch=256, weight_decay=1e-4, schedule="step",
-    augment="crop-flip".
-    """
+    """How to train. The defaults suit the digits: about seven seconds a model on one CPU core."""
 
     epochs: Annotated[Count, about("passes over the training images")] = 120
     batch: Annotated[Count, about("noisy images in a step, at most, over all processes")] = 64

@@ -44,10 +44,7 @@ VOTES_TOGETHER = 4096  # noisy inputs a forward pass, while p_A is estimated
 )
 @options(frozen=False)
 class EasySamples(Method):
-    """The recipe above; `discard`, `reweight` and `attack` leave out a part of it each.
-
-    Costs steps + 1 passes each way from E on with the attack. Remembers the weight of every input, 0 for those dropped.
-    """
+    """The recipe above; `discard`, `reweight` and `attack` leave out a part of it each."""
 
     name: ClassVar[str] = "easy-samples"
     sigma: Annotated[Positive, about("noise in pixels")]

@@ -63,10 +63,7 @@ def within_ball(losses: Losses, noise: Tensor, *, radius: float, steps: int) -> 
 def on_sphere(
     model: nn.Module, pixels: Tensor, targets: Tensor, noise: Tensor, *, steps: int, step: float, norm: Norm = "l2"
 ) -> Tensor:
-    """The noises of `pixels`, each moved on its own sphere until the network errs; (B, C, H, W) like `pixels`.
-
-    Whether the last step made the network err is not asked. A noise without a gradient stays where it is.
-    """
+    """The noises of `pixels`, each moved on its own sphere until the network errs; (B, C, H, W) like `pixels`."""
     length = _lengths(noise)
     for _ in range(steps):
         with torch.enable_grad():

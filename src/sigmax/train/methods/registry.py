@@ -64,10 +64,7 @@ def register(*, summary: str, presets: Presets | None = None) -> Callable[[M], M
 
 
 def on_cifar10(**hyper: Any) -> Presets:
-    """The preset "cifar10", with the network and schedule that the papers share.
-
-    hyper: the hyper-parameters at sigma 0.25, 0.5 and 1.0, as a tuple of three, or one value for all of them.
-    """
+    """The preset "cifar10": hyper-parameters at sigma 0.25, 0.5 and 1.0, a tuple of three or one value for all."""
 
     def at(place: int) -> dict[str, Any]:
         return {name: value[place] if isinstance(value, tuple) else value for name, value in hyper.items()}

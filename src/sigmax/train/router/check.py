@@ -110,10 +110,9 @@ class Watcher:
 
 
 def newly_dying(history: Sequence[Sequence[float]], labels: Sequence[float], epochs: int) -> list[int]:
-    """The routes that the last epoch is the first to show as dying.
+    """The routes that the last epoch is the first to show as dying: taken for less than a tenth of their inputs, twice.
 
-    A route dies when it is taken for less than a tenth of the inputs it is best for in two epochs in a row, after the
-    first third of the epochs: early on a router tries one route after another.
+    The first third of the epochs does not count: early on a router tries one route after another.
     """
     watched = [i for i, share in enumerate(labels) if share >= NOTICED]
     begin = -(-epochs // 3)

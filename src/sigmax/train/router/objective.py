@@ -109,10 +109,7 @@ class Certified(Weighted):
 
 
 def misses(log_f: Tensor, good: Tensor) -> Tensor:
-    """CE_r of each input and radius, (n, r), from log f_m, (m, n, K), and the good routes, (n, r, K).
-
-    0 where no route is good: nothing is at stake there.
-    """
+    """CE_r of each input and radius, (n, r), from log f_m and the good routes, (n, r, K); 0 where no route is good."""
     reached = _among(log_f[:, :, None], good).logsumexp(dim=3)
     return torch.where(good.any(dim=2), -reached, 0.0).mean(dim=0)
 

@@ -34,10 +34,7 @@ PRESETS = MappingProxyType(
 
 
 def router_preset(name: str, *, architecture: str | None = None) -> Preset:
-    """The preset of that name: architecture, settings and the fields of the loss, all as the paper has them.
-
-    `architecture` takes the place of the paper's.
-    """
+    """The preset of that name, all as the paper has it; `architecture` takes the place of the paper's."""
     if name not in PRESETS:
         raise RequestError(f"unknown preset {name!r}; known are: {', '.join(PRESETS)}")
     preset = PRESETS[name]
