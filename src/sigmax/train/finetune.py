@@ -1,7 +1,6 @@
 """Fine-tune the experts of a dual system under the noise its router gives each input.
 
-Source: Dual randomized smoothing (Sun et al. 2026), Sec. 5.2.2, where the classifier is one network for all noise
-levels; experts with a network each are trained on the inputs that are routed to them.
+Source: Dual randomized smoothing (Sun et al. 2026), Sec. 5.2.2, whose experts are one network for all noise levels.
 """
 
 import hashlib

@@ -1,7 +1,4 @@
-"""`sigmax build cascade`: levels tried in order, each of which answers or defers to the next.
-
-`sigmax build multiscale` builds the cascade of noise levels of Jeong & Shin (2024).
-"""
+"""`sigmax build cascade`, and `multiscale`, the cascade of noise levels of Jeong & Shin (2024)."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,4 @@
-"""What `--set KEY=VALUE` of the training verbs changes: the options that most runs leave as they are.
-
-The models are built from the verb's preset or defaults; its own options are changes like any other.
-"""
+"""What `--set KEY=VALUE` of the training verbs changes; their own options are changes like any other."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any

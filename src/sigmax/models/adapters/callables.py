@@ -1,7 +1,6 @@
 """Black boxes: any callable from a batch of images to logits or class ids is a base model as it is.
 
-A run's plan knows it by its name and its outputs on probe inputs; an attribute `fingerprint`, a text that changes
-whenever its answers would, identifies it beyond these.
+Beyond name and probe outputs, an attribute `fingerprint` identifies it: a text that changes when its answers would.
 """
 
 import hashlib

@@ -1,9 +1,4 @@
-"""Architectures by name, so that a file can say which network it holds without bringing code.
-
-A builder is a function or class called as `builder(classes=10, input_shape=(3, 32, 32), **options)` whose
-further keyword arguments, each with a default, are the architecture's options. Builders of denoisers, which turn
-images into images, take no classes.
-"""
+"""Architectures by name, so that a file can say which network it holds without bringing code."""
 
 from collections.abc import Callable, Mapping
 from importlib import import_module

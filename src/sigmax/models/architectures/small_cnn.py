@@ -1,7 +1,6 @@
 """A convolutional network small enough to cast hundreds of thousands of votes a second on a laptop's CPU.
 
-No batch statistics: an input's logits do not depend on its neighbours in the batch. ReLUs work in place, because at
-this speed it is fresh memory that takes the time.
+No batch statistics. ReLUs work in place, because at this speed it is fresh memory that takes the time.
 """
 
 from torch import Tensor, nn

@@ -1,7 +1,4 @@
-"""Checkpoints: a network's tensors and its description in one safetensors file. Nothing in it is executed.
-
-The description is JSON in the metadata: "sigmax", or "sigmax-bf16" where tensors were rounded and are kept as bfloat16.
-"""
+"""Checkpoints: a network's tensors and its description (metadata) as safetensors. Nothing in it is executed."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

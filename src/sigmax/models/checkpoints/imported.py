@@ -1,7 +1,4 @@
-"""Weights saved by other people's code, brought in under a registered architecture.
-
-Such a file says neither its architecture nor its normalisation, so both must be given.
-"""
+"""Weights saved by other people's code, brought in under a registered architecture and normalisation."""
 
 from collections import Counter
 from collections.abc import Mapping, Set

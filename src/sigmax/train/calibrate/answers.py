@@ -1,7 +1,4 @@
-"""What a network answers to noisy copies of held-out images: asked once, kept, and counted for any threshold.
-
-A deterministic certifier is asked for its certificates of the images instead: they are no estimate.
-"""
+"""What a network answers to noisy copies of held-out images: asked once, kept, and counted for any threshold."""
 
 import json
 from collections.abc import Mapping

@@ -1,7 +1,4 @@
-"""From a cascade and held-out images to the thresholds of its levels: estimated, searched for, kept in a file.
-
-The search takes the best of a coarse grid, and goes uphill from there by smaller and smaller steps.
-"""
+"""From a cascade and held-out images to the thresholds of its levels: estimated, searched for, kept in a file."""
 
 import itertools
 import json

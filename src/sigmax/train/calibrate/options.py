@@ -66,9 +66,6 @@ class CalibrateOptions(Options):
 def ratios(accuracy: Floats, envelope: Floats) -> Floats:
     """A / E at each radius, NaN where no network alone certifies anything."""
     if not envelope.any():
-        raise RunError(
-            "at none of the radii do the networks certify one of the held-out images, so there is no ratio; choose "
-            "smaller radii or better networks"
-        )
+        raise RunError("the networks certify nothing at these radii, so there is no ratio; choose smaller radii")
     found: Floats = np.divide(accuracy, envelope, out=np.full_like(accuracy, np.nan), where=envelope > 0)
     return found

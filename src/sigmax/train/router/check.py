@@ -1,7 +1,4 @@
-"""How a router in training does on inputs it is not trained on, and an early warning when a route dies.
-
-It is a diagnostic, not a certificate: one sample of votes picks the route and bounds it, and no budget is kept.
-"""
+"""How a router in training does on inputs held out: a diagnostic, not a certificate, with an early warning."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,4 @@
-"""Train a router: from labels, how far each expert certifies each input, to a checkpoint.
-
-A router is a classifier whose classes are the experts, to be smoothed with a noise of its own.
-"""
+"""Train a router, a classifier whose classes are the experts: from labels to a checkpoint."""
 
 import math
 from collections.abc import Mapping
