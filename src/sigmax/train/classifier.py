@@ -56,16 +56,7 @@ def train_classifier(
     """
     sigma, settings = float(sigma), settings or Settings()
     refuse_denoiser(denoiser, noise)
-    made = GaussianTraining(sigma, noise=noise) if method is None else method(sigma)
-    if made.noise != noise:
-        raise RequestError(
-            f"the method {made.name!r} trains under {made.noise} noise, and noise={noise!r} was asked for; make it "
-            f"with noise={noise!r}"
-        )
-    if denoiser is not None and isinstance(made, OwnNoise):
-        raise RequestError(
-            f"denoised training has one noise for all images, and {made.name} has one for each; leave one out"
-        )
+    made = _checked(GaussianTraining(sigma, noise=noise) if method is None else method(sigma), noise, denoiser)
     dataset.needed_labels("training a classifier")
     division = divided(dataset, validation, settings.seed)
     network: dict[str, Any] = {"architecture": architecture, "options": options, "normalisation": normalisation}
@@ -84,6 +75,19 @@ def train_classifier(
         validate=_quick_check(division.held_out, sigma, noise, settings, validate_every),
         **watching,
     )
+
+
+def _checked(method: Method, noise: NoiseName, denoiser: nn.Module | None) -> Method:
+    if method.noise != noise:
+        raise RequestError(
+            f"the method {method.name!r} trains under {method.noise} noise, and noise={noise!r} was asked for; make it "
+            f"with noise={noise!r}"
+        )
+    if denoiser is not None and isinstance(method, OwnNoise):
+        raise RequestError(
+            f"denoised training has one noise for all images, and {method.name} has one for each; leave one out"
+        )
+    return method
 
 
 def _quick_check(
