@@ -19,9 +19,7 @@ SOURCES = (
 KINDS = ("gaussian", "uniform")  # of noise that a system may vote under; a number alone is Gaussian
 UNIFORM = "uniform:0.5 is uniform noise of scale 0.5, for radii in l1"
 
-System = Annotated[
-    str, typer.Argument(metavar="SYSTEM", help="A folder of `sigmax build`, zoo:NAME or hub:OWNER/NAME.")
-]
+System = Annotated[str, typer.Argument(metavar="SYSTEM", help="A folder of `build`, zoo:NAME or hub:OWNER/NAME.")]
 Data = Annotated[str, typer.Option("--data", help=f"Where the images are: {SOURCES}.")]
 Split = Annotated[str, typer.Option(help="Which part of the data: train or test.")]
 ImageSize = Annotated[int | None, typer.Option(help="For image folders: resize and crop to this many pixels a side.")]
@@ -30,9 +28,7 @@ Skip = Annotated[int, typer.Option(help="Take every SKIP-th input.")]
 Maximum = Annotated[int | None, typer.Option("--max", help="Take at most this many inputs, counted after skipping.")]
 Alpha = Annotated[float, typer.Option(help="Chance that a certificate or prediction is wrong.")]
 Seed = Annotated[int, typer.Option(help="Seed of the noise; the same seed gives the same votes.")]
-Batch = Annotated[
-    int | None, typer.Option(help="Noisy inputs a forward pass (default: 128 to 1024 on CPU; 4096 on GPU).")
-]
+Batch = Annotated[int | None, typer.Option(help="Noisy inputs a forward pass (default: 128 to 1024; 4096 on GPU).")]
 Device = Annotated[str | None, typer.Option(help="Where the networks run: cpu, cuda, cuda:1 ... (default: cpu).")]
 Dtype = Annotated[Precision, typer.Option(help="Precision of the networks' arithmetic.")]
 Compile = Annotated[
@@ -42,36 +38,24 @@ Compile = Annotated[
         help="default, graphs (of CUDA), tuned (takes minutes), denoiser (alone), or auto: what is fastest.",
     ),
 ]
-Sampling = Annotated[
-    Literal["fixed", "adaptive"], typer.Option(help="fixed: N samples a stage; adaptive: no more than can matter.")
-]
+Sampling = Annotated[Literal["fixed", "adaptive"], typer.Option(help="N samples a stage, or no more than matter.")]
 Targets = Annotated[str | None, typer.Option(help="Adaptive: ask only which of these radii hold, as 0.25,0.5,1.")]
 Tolerance = Annotated[float | None, typer.Option(help="Adaptive: the radius up to this share of sigma.")]
-Store = Annotated[
-    Literal["fp32", "bf16"], typer.Option(help="bf16: round the weights, store them in half the space, certify those.")
-]
+Store = Annotated[Literal["fp32", "bf16"], typer.Option(help="bf16: round the weights and store them so.")]
 Code = Annotated[
     list[str] | None,
     typer.Option(metavar="PACKAGE.MODULE:FUNCTION", help="Import and RUN this code, which the system names."),
 ]
-Workers = Annotated[
-    int | None, typer.Option(help="Processes that share the work (default: this one; on Ray: all that have room).")
-]
+Workers = Annotated[int | None, typer.Option(help="Processes that share the work (default: this one; on Ray: all).")]
 GpusPerWorker = Annotated[float | None, typer.Option(help="GPUs of a worker: 1, or 0.5 to put two on one.")]
-On = Annotated[
-    str, typer.Option("--on", metavar="BACKEND", help="Where workers run: local, ray, or ray:ADDRESS of a cluster.")
-]
+On = Annotated[str, typer.Option("--on", metavar="BACKEND", help="Where workers run: local, ray or ray:ADDRESS.")]
 RunOut = Annotated[Path, typer.Option("--out", help="Run file to write, or to continue.")]
 
 
-Changes = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Another option by its key; --keys lists them.")
-]
+Changes = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Another option: see --keys.")]
 
 
-FileChanges = Annotated[
-    list[str] | None, typer.Option("--set", help="KEY=VALUE in place of what the file says; KEY= leaves it out.")
-]
+FileChanges = Annotated[list[str] | None, typer.Option("--set", help="KEY=VALUE over the file's; KEY= leaves it out.")]
 
 
 def keys(source: str) -> Any:

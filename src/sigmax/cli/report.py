@@ -27,9 +27,7 @@ def report(
     split: Annotated[str | None, typer.Option(help="Which part of the data (default: the one the runs name).")] = None,
     image_size: ImageSize = None,
     radii: Annotated[str | None, typer.Option(help="Of the tables, as 0,0.25,0.5 (default: all of the runs).")] = None,
-    linf: Annotated[
-        int | None, typer.Option("--linf", metavar="DIM", help="Also what radii imply in l-infinity, of DIM numbers.")
-    ] = None,
+    linf: Annotated[int | None, typer.Option("--linf", metavar="DIM", help="Also l-infinity, of DIM numbers.")] = None,
 ) -> None:
     """Write a folder with a page to explore (report.html), tables and curves of the given runs.
 

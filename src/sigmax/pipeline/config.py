@@ -42,9 +42,7 @@ class PipelineConfig(Options):
     experts: tables.ExpertsConfig
     router: Annotated[tables.RouterConfig | None, about("builds a Dual")] = None
     cascade: Annotated[tables.CascadeConfig | None, about("builds a Cascade")] = None
-    steps: Annotated[tuple[Step, ...], about("of a Dual: when the router is trained and experts are fine-tuned")] = (
-        "router",
-    )
+    steps: Annotated[tuple[Step, ...], about("of a Dual: trainings of routers, and fine-tunings")] = ("router",)
     device: Annotated[str, about("where networks are trained and vote")] = "cpu"
     store: Annotated[Store, about("how weights are kept; those that are kept are certified")] = "fp32"
     labels: tables.LabelsConfig = tables.LabelsConfig()

@@ -12,7 +12,7 @@ from sigmax import models
 from sigmax.config.toml import Place
 from sigmax.config.validation import Count, Options, Positive, Share, Uint64, Weight, about, inside
 from sigmax.errors import RequestError
-from sigmax.pipeline.voting import DATA, SYSTEM, Grid, Selection, VotingConfig
+from sigmax.pipeline.voting import SYSTEM, Grid, Selection, Source, VotingConfig
 from sigmax.radius import Gaussian, Split, Uniform
 from sigmax.rules.procedure import Rule
 from sigmax.rules.routed.rule import Combination
@@ -34,9 +34,7 @@ Tables = Table | tuple[Table, ...]  # one for all experts, or one for each
 class DataConfig(Options):
     """Which images are for what."""
 
-    source: Annotated[
-        str, DATA, about("digits, mnist:PATH, fashion:PATH, cifar10:PATH, cifar100:PATH, npz:FILE or folder:PATH")
-    ]
+    source: Source
     image_size: Annotated[Count | None, about("for image folders: pixels a side")] = None
     train: Annotated[str, about("the split that is trained and labelled on")] = "train"
     test: Annotated[str, about("the split that is certified; `train` certifies the images held out of it")] = "test"
@@ -270,9 +268,7 @@ class CascadeConfig(Options):
         tuple[Share, ...] | Share,
         about("softmax confidence below which a level defers: one, or one for each; 0: never"),
     ] = 0.5
-    thresholds: Annotated[
-        tuple[float, ...] | float, about("share of votes above which a level answers, from 1/2: one, or one for each")
-    ] = 0.5
+    thresholds: Annotated[tuple[float, ...] | float, about("share of votes to answer, from 1/2: one, or each")] = 0.5
 
 
 class CertifyConfig(Selection, VotingConfig):

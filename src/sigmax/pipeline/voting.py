@@ -12,6 +12,9 @@ from sigmax.rules.procedure import Rule
 from sigmax.rules.sampling import Sampling, asked
 
 DATA, SYSTEM = Place(prefixes=True), Place(names=("zoo:", "hub:"))  # how places are written
+Source = Annotated[
+    str, DATA, about("digits, mnist:PATH, fashion:PATH, cifar10:PATH, cifar100:PATH, npz:FILE or folder:PATH")
+]
 Grid = Annotated[int, Field(ge=1, le=FINEST_GRID)]  # steps from 0 to 1
 
 

@@ -29,9 +29,7 @@ def cascade(
     confidence: Annotated[
         str, typer.Option(help="Softmax confidence below which a level's votes defer (0: never): one, or one for each.")
     ] = "0",
-    threshold: Annotated[
-        str, typer.Option(help="p_A, from 0.5, above which a level answers: one, or several.")
-    ] = "0.5",
+    threshold: Annotated[str, typer.Option(help="p_A, from 0.5, above which a level answers: one, or all.")] = "0.5",
     grid: shared.Grid = None,
     denoiser: shared.Denoiser = None,
     store: opt.Store = "fp32",
@@ -62,9 +60,7 @@ def multiscale(
     networks: Annotated[list[Path], typer.Argument(metavar="NETWORK...", help="One for all levels, or one for each.")],
     sigmas: Annotated[str, typer.Option(metavar="NOISE", help="Rising levels, as 0.25,0.5,1; uniform:0.5,1 for l1.")],
     out: shared.SystemOut,
-    threshold: Annotated[
-        str, typer.Option(help="p_A, from 0.5, above which a level answers: one, or several.")
-    ] = "0.5",
+    threshold: Annotated[str, typer.Option(help="p_A, from 0.5, above which a level answers: one, or all.")] = "0.5",
     grid: shared.Grid = None,
     denoiser: shared.Denoiser = None,
     store: opt.Store = "fp32",

@@ -23,9 +23,7 @@ def dual(
     rule: Annotated[
         Literal["consensus", "min"], typer.Option(help="min: as published; consensus: further, alpha in more shares.")
     ] = "consensus",
-    sigma: Annotated[
-        str | None, typer.Option(metavar="NOISE", help=f"The router's noise (default: as trained). {opt.UNIFORM}.")
-    ] = None,
+    sigma: Annotated[str | None, typer.Option(metavar="NOISE", help=f"Default: as trained. {opt.UNIFORM}.")] = None,
     denoiser: Denoiser = None,
     store: opt.Store = "fp32",
 ) -> None:

@@ -22,10 +22,7 @@ def import_logs(
     out: Annotated[  # a Path has lost the slash at its end
         str, typer.Option("--out", metavar="PATH", help="Run file; or a folder: of several logs, or written FOLDER/.")
     ],
-    sigma: Annotated[
-        list[float] | None,
-        typer.Option(help="Noise of that run; repeat for a cascade (default: as the path names it)."),
-    ] = None,
+    sigma: Annotated[list[float] | None, typer.Option(help="Noise of that run; repeat for a cascade.")] = None,
     inputs: Annotated[int | None, typer.Option(help="How many rows a complete log would have.")] = None,
     data: Annotated[str | None, typer.Option(help="Name of the data set, for the reader.")] = None,
     split: Annotated[str | None, typer.Option(help="Which part of the data it certified, such as test.")] = None,
@@ -107,10 +104,7 @@ def _names(logs: list[Path]) -> list[str]:
 def export_run(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Run file, plain or gzipped.")],
     out: Annotated[Path | None, typer.Option("--out", help="File to write (default: beside the run).")] = None,
-    format_: Annotated[
-        Format | None,
-        typer.Option("--format", help="Default: by the ending of --out, else tsv, as published logs are."),
-    ] = None,
+    format_: Annotated[Format | None, typer.Option("--format", help="Default: by --out, else tsv.")] = None,
 ) -> None:
     """Write a run as a table, a row an input by index: as published logs are (radii rounded down), csv or parquet.
 

@@ -29,11 +29,9 @@ def calibrate(
     maximum: opt.Maximum = None,
     seed: opt.Seed = 0,
     answers: Annotated[
-        Path | None, typer.Option(help="Folder that keeps what the networks answer (default: OUT.answers).")
+        Path | None, typer.Option(help="Folder of the networks' answers (default: OUT.answers).")
     ] = None,
-    frontier: Annotated[
-        Path | None, typer.Option(help="Also write what else these networks could be: .json, or .png or .pdf as well.")
-    ] = None,
+    frontier: Annotated[Path | None, typer.Option(help="Also write the frontier: .json, or .png or .pdf.")] = None,
     device: opt.Device = None,
     changes: opt.Changes = None,
     keys: Annotated[bool, opt.keys("sigmax.train.calibrate:CalibrateOptions")] = False,

@@ -22,10 +22,7 @@ Folder = Annotated[Path, typer.Argument(help="Folder of labels, as written by `s
 
 
 def label(
-    systems: Annotated[
-        list[str],
-        typer.Argument(metavar="SYSTEM...", help="The experts, from least noise to most; or one dual system."),
-    ],
+    systems: Annotated[list[str], typer.Argument(metavar="SYSTEM...", help="From least noise on; or one dual.")],
     data: opt.Data,
     out: Annotated[Path, typer.Option("--out", help="Folder to write the labels to, or to continue.")],
     split: opt.Split = "train",

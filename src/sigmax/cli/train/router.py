@@ -17,7 +17,7 @@ Noise = Annotated[
     str | None, typer.Option(metavar="NOISE", help=f"Noise of its votes (default: the preset's). {opt.UNIFORM}.")
 ]
 Start = Annotated[
-    Path | None, typer.Option(help="Classifier to begin with, but for its last layer; it decides the model.")
+    Path | None, typer.Option(help="Classifier to begin with, but for its last layer: decides the model.")
 ]
 
 

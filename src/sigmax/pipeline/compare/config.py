@@ -22,16 +22,14 @@ from sigmax.pipeline.compare.kinds import (
     SystemScheme,
     kinds,
 )
-from sigmax.pipeline.voting import DATA, Selection, VotingConfig
+from sigmax.pipeline.voting import Selection, Source, VotingConfig
 from sigmax.rules.sampling import Sampling, asked
 
 
 class ComparedData(Selection):
     """What is certified."""
 
-    source: Annotated[
-        str, DATA, about("digits, mnist:PATH, fashion:PATH, cifar10:PATH, cifar100:PATH, npz:FILE or folder:PATH")
-    ]
+    source: Source
     split: Annotated[str, about("the split that is certified")] = "test"
     train: Annotated[str, about("the split that a sigma field is measured from")] = "train"
     image_size: Annotated[Count | None, about("for image folders: pixels a side")] = None

@@ -23,9 +23,7 @@ class CalibrateOptions(Options):
     ] = "mean"
     published: Annotated[tuple[float, ...], about("least-lead: accuracy in % to be above, at each radius")] = ()
     weights: Annotated[tuple[Weight, ...], about("mean: what each of the radii counts; none: all alike")] = ()
-    radii: Annotated[tuple[Weight, ...], about("radii at which certified accuracy counts")] = tuple(
-        0.25 * i for i in range(11)
-    )
+    radii: Annotated[tuple[Weight, ...], about("radii that count")] = tuple(0.25 * i for i in range(11))
     samples: Annotated[Count, about("noisy copies of each held-out image, for every network")] = 512
 
     @model_validator(mode="after")
