@@ -14,8 +14,8 @@ from sigmax import models
 from sigmax.errors import RequestError
 from sigmax.models import Description
 from sigmax.train import DENOISING, Batch, Denoising, train_classifier, train_denoiser
-from sigmax.train.loop.network import metrics_path
 from sigmax.train.loop.noisy import noisy_copies, uniform
+from sigmax.train.loop.progress import metrics_path
 from sigmax.train.loop.settings import Settings
 
 SMALL = {"width": 8, "multipliers": [1, 2], "blocks": 1, "attention": []}

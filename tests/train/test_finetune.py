@@ -210,7 +210,7 @@ def test_routes_are_what_most_votes_say(router, mixed):
 
 def test_routes_do_not_depend_on_how_inputs_are_grouped(router, mixed, monkeypatch):
     whole = routes_of(router, mixed, n=20)
-    monkeypatch.setattr("sigmax.train.finetune.ROUTED_TOGETHER", 7)
+    monkeypatch.setattr("sigmax.train.loop.quick_check.VOTED_TOGETHER", 7)
     assert np.array_equal(routes_of(router, mixed, n=20), whole)
 
 

@@ -32,10 +32,7 @@ class BenchKeys(Options):
     """What `--set` of `bench` changes."""
 
     split: Annotated[str, about("which part of the data")] = "test"
-    image_size: Annotated[
-        Count | None,
-        about("pixels a side: image folders are resized and cropped to them, --network gets 32 without it"),
-    ] = None
+    image_size: Annotated[Count | None, about("pixels a side, of image folders; of --network 32 without it")] = None
     inputs: Annotated[Count, about("inputs that the engine certifies")] = 40
     reference_inputs: Annotated[Count, about("inputs that the reference loop certifies; it is slow")] = 4
     n0: Annotated[Count, about("samples that pick the class")] = 100
@@ -45,15 +42,9 @@ class BenchKeys(Options):
 
 
 def bench(
-    system: Annotated[
-        str | None,
-        typer.Argument(metavar="SYSTEM", help="A system; without one a small network is trained on digits first."),
-    ] = None,
+    system: Annotated[str | None, typer.Argument(metavar="SYSTEM", help="Else a small one is made, of digits.")] = None,
     data: Annotated[str | None, typer.Option("--data", help=f"Images for the system: {opt.SOURCES}.")] = None,
-    network: Annotated[
-        str | None,
-        typer.Option(help="Instead of a system: an architecture with random weights on random images."),
-    ] = None,
+    network: Annotated[str | None, typer.Option(help="Instead: an architecture with random weights.")] = None,
     n: Annotated[int, typer.Option("--n", help="Samples that prove the radius.")] = 10_000,
     batch: opt.Batch = None,
     device: opt.Device = None,
@@ -85,7 +76,8 @@ def bench(
     rows: list[Row] = []
     for row in contest(scheme, rival, x, question):
         rows.append(row)
-        say(_line(row))
+        best = f"{row.ceiling_votes_per_s:,.0f} by forward passes alone"
+        say(f"{row.contender}: {row.votes_per_s:,.0f} votes/s ({best}), {row.s_per_input:.4g} s an input")
     _show(rows)
     parts = time_shares(scheme, x)
     for line in _parts(parts):
@@ -164,11 +156,6 @@ def _digits(inputs: int, how: dict[str, Any]) -> "tuple[Scheme, Scheme, Tensor, 
 def _spread(count: int, wanted: int) -> list[int]:
     """Indices spread over the whole set, since many sets are sorted."""
     return list(range(0, count, max(1, count // wanted)))[:wanted]
-
-
-def _line(row: "Row") -> str:
-    best = f"{row.ceiling_votes_per_s:,.0f} by forward passes alone"
-    return f"{row.contender}: {row.votes_per_s:,.0f} votes/s ({best}), {row.s_per_input:.4g} s an input"
 
 
 def _parts(found: "Mapping[str, Shares]") -> "Iterator[str]":

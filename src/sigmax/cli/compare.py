@@ -21,10 +21,7 @@ if TYPE_CHECKING:
 
 def compare(
     config: Annotated[Path, typer.Argument(help="The comparison's TOML file.", metavar="CONFIG")],
-    changes: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="KEY=VALUE in place of what the file says, as certify.n=1000; repeat for more."),
-    ] = None,
+    changes: opt.FileChanges = None,
     workers: opt.Workers = None,
     gpus_per_worker: opt.GpusPerWorker = None,
     on: opt.On = "local",
@@ -32,8 +29,7 @@ def compare(
 ) -> None:
     """Certify the same inputs with several schemes and the same budget; what is finished is kept and skipped.
 
-    Writes a run file for each scheme, and compare.md, .csv, .json, .pdf and .png with accuracies at radii, samples,
-    seconds and what each assumes.
+    Writes a run file for each scheme, and compare.md, .csv, .json, .pdf and .png.
 
     Example: `sigmax compare schemes.toml`
     """
@@ -99,7 +95,7 @@ def _certified(work: Mapping[str, Work], how: Mapping[str, Any]) -> "dict[str, R
     """The run of each scheme."""
     from sigmax.jobs.certify import certify_run
     from sigmax.pipeline.compare.schemes import warm_up
-    from sigmax.pipeline.files import certified
+    from sigmax.pipeline.phase import certified
 
     runs = {}
     for name, (scheme, dataset, out, request) in work.items():
@@ -112,7 +108,7 @@ def _certified(work: Mapping[str, Work], how: Mapping[str, Any]) -> "dict[str, R
 
 def _show(work: Mapping[str, Work]) -> None:
     """Every scheme and how far its run is; nothing is written."""
-    from sigmax.pipeline.files import certified
+    from sigmax.pipeline.phase import certified
 
     table, done = Table("scheme", "state", "leaves"), 0
     for name, part in work.items():

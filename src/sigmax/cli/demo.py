@@ -119,10 +119,7 @@ def table_of(runs: "Sequence[Run]") -> Table:
 
 
 def counted(runs: "Sequence[Run]") -> Counts:
-    """How many inputs each system certifies at the radii: constant noise, Dual, Cascade, and the oracle.
-
-    The oracle takes the largest radius that any of the constant runs certifies for the true class.
-    """
+    """How many inputs each system certifies at the radii; the oracle has the best constant run for the true class."""
     import numpy as np
 
     from sigmax.report.metrics.accuracy import certified_counts, reached

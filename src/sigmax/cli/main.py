@@ -55,25 +55,12 @@ def _common(
     pass
 
 
-app.command("demo")(demo.demo)
-app.add_typer(train, name="train")
-app.add_typer(build, name="build")
-app.command("label")(label.label)
-app.command("choose")(label.choose)
-app.command("calibrate")(calibrate.calibrate)
-app.command("finetune")(finetune.finetune)
-app.add_typer(pipeline.app, name="pipeline")
-app.add_typer(diagnose.app, name="diagnose")
-app.command("plan")(plan.plan)
-app.command("certify")(certify.certify)
-app.command("predict")(predict.predict)
-app.command("show")(show.show)
-app.command("verify")(verify.verify)
-app.command("attack")(attack.attack)
-app.command("report")(report.report)
-app.command("compare")(compare.compare)
-app.command("merge")(merge.merge)
-app.command("bench")(bench.bench)
+for name, group in (("train", train), ("build", build), ("pipeline", pipeline.app), ("diagnose", diagnose.app)):
+    app.add_typer(group, name=name)
+preparing = (demo.demo, label.label, label.choose, calibrate.calibrate, finetune.finetune, plan.plan)
+certifying = (certify.certify, predict.predict, show.show, verify.verify, attack.attack)
+for step in (*preparing, *certifying, report.report, compare.compare, merge.merge, bench.bench):
+    app.command()(step)
 app.command("import")(logs.import_logs)
 app.command("export")(logs.export_run)
 plain(app)
@@ -93,15 +80,11 @@ def main() -> None:
         if by_interrupt(error):  # where the verb itself had nothing to say
             complain(f"\nInterrupted. Finished files are kept. {GO_ON}", style="yellow")
             sys.exit(130)
-        if _out_of_memory(error):
+        # Of Python, numpy or torch, which may not be there to ask.
+        if any(kind.__name__ in ("MemoryError", "OutOfMemoryError") for kind in type(error).__mro__):
             complain(f"error: out of memory ({error}). Finished files are kept. Use a smaller --batch. {GO_ON}")
             sys.exit(1)
         if not isinstance(error, RequestError | RunError):
             raise
         complain(f"error: {error}", style="red")
         sys.exit(2 if isinstance(error, RequestError) else 1)
-
-
-def _out_of_memory(error: BaseException) -> bool:
-    """Of Python, numpy or torch, which may not be there to ask."""
-    return any(kind.__name__ in ("MemoryError", "OutOfMemoryError") for kind in type(error).__mro__)

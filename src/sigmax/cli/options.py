@@ -19,12 +19,7 @@ SOURCES = (
 KINDS = ("gaussian", "uniform")  # of noise that a system may vote under; a number alone is Gaussian
 UNIFORM = "uniform:0.5 is uniform noise of scale 0.5, for radii in l1"
 
-System = Annotated[
-    str,
-    typer.Argument(
-        metavar="SYSTEM", help="The system's folder, as written by `sigmax build`; or zoo:NAME, hub:OWNER/NAME."
-    ),
-]
+System = Annotated[str, typer.Argument(metavar="SYSTEM", help="A folder of `build`, zoo:NAME or hub:OWNER/NAME.")]
 Data = Annotated[str, typer.Option("--data", help=f"Where the images are: {SOURCES}.")]
 Split = Annotated[str, typer.Option(help="Which part of the data: train or test.")]
 ImageSize = Annotated[int | None, typer.Option(help="For image folders: resize and crop to this many pixels a side.")]
@@ -34,8 +29,7 @@ Maximum = Annotated[int | None, typer.Option("--max", help="Take at most this ma
 Alpha = Annotated[float, typer.Option(help="Chance that a certificate or prediction is wrong.")]
 Seed = Annotated[int, typer.Option(help="Seed of the noise; the same seed gives the same votes.")]
 Batch = Annotated[
-    int | None,
-    typer.Option(help="Noisy inputs a forward pass (default: 8 a thread to 1024 on CPU, by image size; 4096 on GPU)."),
+    int | None, typer.Option(help="Noisy inputs a forward pass (default: 8 a thread to 1024 on CPU; 4096 on GPU).")
 ]
 Device = Annotated[str | None, typer.Option(help="Where the networks run: cpu, cuda, cuda:1 ... (default: cpu).")]
 Dtype = Annotated[Precision, typer.Option(help="Precision of the networks' arithmetic.")]
@@ -43,65 +37,31 @@ Compile = Annotated[
     CompileName,
     typer.Option(
         "--compile",
-        help="Compile the networks: default, graphs (CUDA graphs), tuned (minutes of trying, the fastest kernels), "
-        "denoiser (that part alone), or auto: try all of them once, with batch sizes, and remember what won.",
+        help="default, graphs (of CUDA), tuned (takes minutes), denoiser (alone), or auto: what is fastest.",
     ),
 ]
-Sampling = Annotated[
-    Literal["fixed", "adaptive"],
-    typer.Option(help="fixed: exactly N samples a stage; adaptive: no more than can change the answer."),
-]
-Targets = Annotated[
-    str | None,
-    typer.Option(help="Adaptive: ask only which of these radii hold, such as 0.25,0.5,1 (far fewer samples)."),
-]
-Tolerance = Annotated[
-    float | None, typer.Option(help="Adaptive: stop when the radius could grow by this share of sigma at most.")
-]
-Store = Annotated[
-    Literal["fp32", "bf16"],
-    typer.Option(
-        help="bf16: round the weights to bfloat16 and store them so, in half the space. The rounded weights are what "
-        "is certified."
-    ),
-]
+Sampling = Annotated[Literal["fixed", "adaptive"], typer.Option(help="N samples a stage, or no more than matter.")]
+Targets = Annotated[str | None, typer.Option(help="Adaptive: ask only which of these radii hold, as 0.25,0.5,1.")]
+Tolerance = Annotated[float | None, typer.Option(help="Adaptive: the radius up to this share of sigma.")]
+Store = Annotated[Literal["fp32", "bf16"], typer.Option(help="bf16: round the weights and store them so.")]
 Code = Annotated[
     list[str] | None,
-    typer.Option(
-        metavar="PACKAGE.MODULE:FUNCTION",
-        help="Import and RUN this code, which the system names as the maker of its network; nothing else is run.",
-    ),
+    typer.Option(metavar="PACKAGE.MODULE:FUNCTION", help="Import and RUN this code, which the system names."),
 ]
-Workers = Annotated[
-    int | None,
-    typer.Option(help="Processes that share the work (default: this one alone; on Ray: as many as have room)."),
-]
-GpusPerWorker = Annotated[
-    float | None, typer.Option(help="GPUs of a worker: 1 (default on GPUs), or a share such as 0.5 to put two on one.")
-]
-On = Annotated[
-    str,
-    typer.Option(
-        "--on",
-        metavar="BACKEND",
-        help="Where workers run: local, ray:ADDRESS of a cluster, or ray (RAY_ADDRESS, else a cluster started here).",
-    ),
-]
+Workers = Annotated[int | None, typer.Option(help="Processes that share the work (default: this one; on Ray: all).")]
+GpusPerWorker = Annotated[float | None, typer.Option(help="GPUs of a worker: 1, or 0.5 to put two on one.")]
+On = Annotated[str, typer.Option("--on", metavar="BACKEND", help="Where workers run: local, ray or ray:ADDRESS.")]
 RunOut = Annotated[Path, typer.Option("--out", help="Run file to write, or to continue.")]
 
 
-Changes = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Any other option by its key; repeat for more. --keys lists them."),
-]
+Changes = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Another option: see --keys.")]
+
+
+FileChanges = Annotated[list[str] | None, typer.Option("--set", help="KEY=VALUE over the file's; KEY= leaves it out.")]
 
 
 def keys(source: str) -> Any:
-    """The option `--keys`, which lists what `--set` can change.
-
-    source: "module:name" of the model, or of a function that returns models by the titles to print above them. It is
-    imported when the option is used.
-    """
+    """The option `--keys`; source: "module:name" of a model, or of a function that returns models by title."""
 
     def show(asked: bool) -> None:
         if not asked:
@@ -121,10 +81,7 @@ def keys(source: str) -> Any:
 
 
 def noise(text: str | None, option: str = "--sigma", kinds: Sequence[str] = KINDS) -> tuple[str | None, str | None]:
-    """Distribution and level of noise such as 0.5 (Gaussian), or uniform:0.5; None where it is not given.
-
-    The level is text, since some options list several: uniform:0.5,1.
-    """
+    """Distribution and level, as text, of noise such as 0.5 (Gaussian) or uniform:0.5,1; else None."""
     if text is None:
         return None, None
     name, colon, rest = text.partition(":")

@@ -9,6 +9,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from sigmax.cli.options import FileChanges
 from sigmax.cli.progress import console, progress, resumable, say, warn
 from sigmax.cli.runs import verify as verify_verb
 from sigmax.cli.tables import summary_table
@@ -19,13 +20,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="From training to certificates and a report, driven by one file.", no_args_is_help=True)
 
-Changes = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set", help="KEY=VALUE in place of what the file says, such as router.sigma=0.5; KEY= leaves it out; repeat."
-    ),
-]
-
 
 @app.command()
 def schema() -> None:
@@ -33,7 +27,7 @@ def schema() -> None:
 
     Example: `sigmax pipeline schema > pipeline.schema.json`
     """
-    from sigmax.config.schema import json_schema
+    from sigmax.config.tables import json_schema
     from sigmax.pipeline import PipelineConfig
 
     print(json.dumps(json_schema(PipelineConfig), indent=2))
@@ -43,24 +37,14 @@ def schema() -> None:
 def run(
     config: Annotated[Path, typer.Argument(help="The pipeline's TOML file.", metavar="CONFIG")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
-    report: Annotated[
-        bool,
-        typer.Option(
-            "--report/--no-report",
-            help="Verify every run and write the report at the end; on a rented GPU that can wait.",
-        ),
-    ] = True,
-    redo: Annotated[
-        bool,
-        typer.Option("--redo", help="Train or label again where [data], [experts], store or [labels] changed."),
-    ] = False,
-    changes: Changes = None,
+    report: Annotated[bool, typer.Option("--report/--no-report", help="Verify every run and write the report.")] = True,
+    redo: Annotated[bool, typer.Option("--redo", help="Train or label again where that is needed.")] = False,
+    changes: FileChanges = None,
 ) -> None:
     """Do what is left of a pipeline: phases that are done are skipped, one that was cut short goes on.
 
-    What is wrong is said before any work. Where a key has changed, the phases that depend on it are redone and all
-    others are reused; the files of what is redone are moved to OUT/previous. Experts and labels are redone only with
-    --redo.
+    Phases that depend on a changed key are redone, experts and labels only with --redo; what they left is moved to
+    OUT/previous.
 
     Example: `sigmax pipeline run digits.toml --set router.sigma=0.5 --dry-run`
     """

@@ -25,9 +25,7 @@ BEYOND = "under uniform noise every radius stays below its scale"
 def plan(
     radius: Annotated[float, typer.Option(help="The radius wanted, in pixels of [0, 1]: l2, or l1 of uniform noise.")],
     sigma: Annotated[str, typer.Option(metavar="NOISE", help=f"Standard deviation of the noise; {UNIFORM}.")],
-    p: Annotated[
-        float | None, typer.Option("--p", help="p_A, the class's true probability under noise; without it, several.")
-    ] = None,
+    p: Annotated[float | None, typer.Option("--p", help="p_A of the class; without it, several.")] = None,
     alpha: Alpha = 0.001,
     chance: Annotated[float, typer.Option(help="How likely an input with this p_A is to be certified.")] = 0.95,
     n: Annotated[int | None, typer.Option("--n", help="Also print what this many samples would do.")] = None,
@@ -70,18 +68,15 @@ def _answer(found: "SamplesNeeded") -> list[str]:
             f"{wanted} takes more than a billion samples where p_A is {found.p:.15g}: {too_much}. "
             "Ask for a smaller radius or more noise."
         ]
+    in_the_end = "With p_A 1 enough samples reach every radius;"
+    if math.isfinite(found.limit):
+        in_the_end = f"However many samples, p_A {found.p:.15g} stays below the radius {_limit(found)};"
     return [
         f"{wanted}, alpha {found.alpha:g}: {found.samples:,} samples certify it with a chance of "
         f"{100 * found.chance:g}% where p_A is {found.p:.15g}.",
-        f"Fewer than {found.unanimous:,} samples never do, even if all agree. {_in_the_end(found)} this one takes p_A "
+        f"Fewer than {found.unanimous:,} samples never do, even if all agree. {in_the_end} this one takes p_A "
         f"{_least_p(found)}.",
     ]
-
-
-def _in_the_end(found: "SamplesNeeded") -> str:
-    if not math.isfinite(found.limit):
-        return "With p_A 1 enough samples reach every radius;"
-    return f"However many samples, p_A {found.p:.15g} stays below the radius {_limit(found)};"
 
 
 def _noise(found: "SamplesNeeded") -> str:

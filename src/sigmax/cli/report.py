@@ -23,25 +23,16 @@ CAUTIONS = 3  # warnings printed below the table
 def report(
     runs: Annotated[list[Path], typer.Argument(help="Run files, plain or gzipped.", metavar="RUN...")],
     out: Annotated[Path, typer.Option("--out", help="Folder to write the report to.")],
-    data: Annotated[
-        str | None, typer.Option("--data", help=f"The images that were certified, to show them: {SOURCES}.")
-    ] = None,
+    data: Annotated[str | None, typer.Option("--data", help=f"The images, to show them: {SOURCES}.")] = None,
     split: Annotated[str | None, typer.Option(help="Which part of the data (default: the one the runs name).")] = None,
     image_size: ImageSize = None,
-    radii: Annotated[
-        str | None, typer.Option(help="Radii of the tables, such as 0,0.25,0.5 (default: as far as the runs reach).")
-    ] = None,
-    linf: Annotated[
-        int | None,
-        typer.Option(
-            "--linf", metavar="DIM", help="Also print what the radii imply in l-infinity for inputs of DIM numbers."
-        ),
-    ] = None,
+    radii: Annotated[str | None, typer.Option(help="Of the tables, as 0,0.25,0.5 (default: all of the runs).")] = None,
+    linf: Annotated[int | None, typer.Option("--linf", metavar="DIM", help="Also l-infinity, of DIM numbers.")] = None,
 ) -> None:
     """Write a folder with a page to explore (report.html), tables and curves of the given runs.
 
-    The page opens from disk and holds all it needs. With `--data` it shows the image of every input. Give a dual
-    run together with the runs of its experts to see what its router gains and loses.
+    The page opens from disk. Give a dual run together with the runs of its experts to see what its router gains and
+    loses.
 
     Example: `sigmax report runs/a.jsonl runs/b.jsonl --data digits --out report`
     """

@@ -41,10 +41,7 @@ CAUTION = "ACR favours the easiest inputs; compare accuracies"
 
 
 def summary_table(runs: "Sequence[Run]") -> Table:
-    """Certified accuracy at the usual radii, a row a run, as `sigmax.report.compare` gives it.
-
-    A dual run among the runs of all its experts adds the rows of its oracle and envelope.
-    """
+    """Certified accuracy at the usual radii, a row a run, as `sigmax.report.compare` gives it."""
     from sigmax import report
     from sigmax.report.runs import norm_of
 

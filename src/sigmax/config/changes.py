@@ -20,8 +20,7 @@ def with_changes(options: T, changes: Sequence[str]) -> T:
 def changed(given: Mapping[str, Any], changes: Sequence[str], model: type) -> dict[str, Any]:
     """The mapping that `model` is built from, with each KEY=VALUE in place; `KEY=` leaves the key out.
 
-    A value is what its field holds: text is taken as it is, anything else as TOML has it, and a list may do
-    without brackets, as in sigmas=0.25,0.5.
+    Text is taken as it is, anything else as TOML has it; a list may do without brackets, as in sigmas=0.25,0.5.
     """
     result = dict(given)
     for change in changes:

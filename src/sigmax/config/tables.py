@@ -1,18 +1,26 @@
-"""The documentation's tables: every key of a model with its type, default and description."""
+"""What a model's keys are: tables for the documentation, a JSON schema for editors that complete and check TOML."""
 
 import json
 from collections.abc import Container, Iterator, Mapping
+from itertools import product
 from pathlib import Path
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin
 
+from pydantic import TypeAdapter
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from sigmax.config.fields import fields_of, is_model, members
 
 NAMES = {int: "whole number", float: "number", bool: "true or false", str: "text", Path: "path", Any: "any"}
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
 SIGNS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
+
+
+def json_schema(model: type) -> dict[str, Any]:
+    """The schema of the files that the model is built from."""
+    return {"$schema": DIALECT, **TypeAdapter(model).json_schema()}
 
 
 def markdown(model: type, *, nested: bool = True, without: Container[str] = ()) -> str:
@@ -45,18 +53,12 @@ def _type(kind: Any) -> str:
 
 
 def _range(field: FieldInfo) -> str:
-    found = [
-        f"{sign} {_bound(getattr(bound, name))}"
-        for bound in field.metadata
-        for name, sign in SIGNS.items()
-        if getattr(bound, name, None) is not None
-    ]
+    found = []
+    for bound, (name, sign) in product(field.metadata, SIGNS.items()):
+        value = getattr(bound, name, None)
+        if value is not None:  # bounds of integer types as powers of two
+            found.append(f"{sign} 2^{int(value).bit_length() - 1}" if value >= 2**32 else f"{sign} {value:g}")
     return f" {', '.join(found)}" if found else ""
-
-
-def _bound(value: float) -> str:
-    """A bound; those of integer types as powers of two."""
-    return f"2^{int(value).bit_length() - 1}" if value >= 2**32 else f"{value:g}"
 
 
 def _default(field: FieldInfo) -> str:

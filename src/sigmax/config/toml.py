@@ -24,8 +24,8 @@ def read_toml(path: Path, what: str) -> dict[str, Any]:
 class Place:
     """Marks a field that holds a path, or several: `Annotated[str, Place()]`.
 
-    With `prefixes` a path may stand behind one of them, as in cifar10:PATH, and text without any is a name; with
-    `names`, text that begins with one of them is a name, as in zoo:NAME; with `gaps`, empty text is no path.
+    prefixes: paths stand behind one, as in cifar10:PATH, and text without any is a name; names: text that begins so is
+    a name, as in zoo:NAME; gaps: empty text is no path.
     """
 
     prefixes: bool = False

@@ -69,10 +69,7 @@ _EXPECTED = {  # by pydantic's name of the error; what stands in braces is its c
 
 
 def build(model: type[T], given: Mapping[str, Any], where: str = "") -> T:
-    """The model or dataclass that a mapping of plain values describes; `where` begins the path of every key.
-
-    Values are checked as those of a JSON file: a list may become a tuple and text a path, but true is no number.
-    """
+    """The model that a mapping describes, checked as a JSON file's; `where` begins the path of every key."""
     try:
         text = json.dumps(given, default=_plain)
     except (TypeError, ValueError) as error:
@@ -159,17 +156,14 @@ def _joined(errors: Iterable[ErrorDetails], model: type, given: Any) -> list[Err
     placed = [(tuple(_path(error["loc"], model, given)[0]), error) for error in errors]
     for path, error in placed:
         plain = error["type"] in _EXPECTED
-        if plain and isinstance(error["input"], list) and any(_below(other, path) for other, _ in placed):
+        below = any(other != path and other[: len(path)] == path for other, _ in placed)
+        if plain and below and isinstance(error["input"], list):
             continue
         first = found.setdefault(path if plain else len(found), error)
         if first is not error:
             first["msg"] = f"{_expected(first)} or {_expected(error)}"
             first["type"] = "joined"
     return list(found.values())
-
-
-def _below(path: tuple[str, ...], other: tuple[str, ...]) -> bool:
-    return len(path) > len(other) and path[: len(other)] == other
 
 
 def _sentence(error: ErrorDetails, model: type, given: Any, where: str, name: str) -> str:

@@ -1,12 +1,7 @@
 """Networks, the normalisation in front of them, and the files they are stored in.
 
-    from sigmax import models
-
-    model, description = models.load("digits-0.25.safetensors")
-    logits = model(pixels)  # pixels in [0, 1], shaped (n, C, H, W), with noise or without
-
-Architectures are named from a registry that users can add to in Python; no file brings code. `open_program` reads ONNX,
-.pt2 and TorchScript files, `from_transformers` folders of Hugging Face.
+Architectures are named from a registry that users can add to in Python; no file brings code. A model takes pixels in
+[0, 1], shaped (n, C, H, W), with noise or without.
 """
 
 from sigmax.models.adapters.callables import Onnx
@@ -14,7 +9,7 @@ from sigmax.models.adapters.programs import Program, from_code, open_program
 from sigmax.models.adapters.transformers import from_transformers
 from sigmax.models.architectures.registry import build, names, register
 from sigmax.models.checkpoints.bfloat16 import round_weights
-from sigmax.models.checkpoints.checkpoint import Checkpoint, fingerprint, load, load_denoiser, read, save
+from sigmax.models.checkpoints.checkpoint import fingerprint, load, load_denoiser, read, save
 from sigmax.models.checkpoints.description import Description
 from sigmax.models.checkpoints.imported import import_weights
 from sigmax.models.classifier import Classifier, Denoiser, create, create_denoiser, describe
@@ -24,7 +19,6 @@ from sigmax.models.selective import Selective, selective
 
 __all__ = [
     "PRESETS",
-    "Checkpoint",
     "Classifier",
     "Denoised",
     "Denoiser",

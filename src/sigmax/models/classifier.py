@@ -50,10 +50,7 @@ def check_shape(images: Tensor, description: Description) -> None:
 
 
 class Denoiser(nn.Module):
-    """A registered network that removes noise: pixels with noise `sigma` on them to pixels on [0, 1].
-
-    `network` and `description` are as those of a `Classifier`.
-    """
+    """A registered network that removes noise: pixels with noise `sigma` on them to pixels on [0, 1]."""
 
     takes_sigma = True
 
@@ -70,10 +67,9 @@ class Denoiser(nn.Module):
 
 
 def create(description: Description) -> Classifier:
-    """The described model with fresh weights, in eval mode, on the CPU.
+    """The described model with fresh weights (of torch's global generator), in eval mode, on the CPU.
 
-    Weights are sampled from torch's global generator. The model's own description names every option, so that it
-    means the same network should a default ever change.
+    Its own description names every option, so that it means the same network should a default ever change.
     """
     if description.denoises:
         raise RequestError(

@@ -21,10 +21,9 @@ Network = Callable[..., Tensor]
 class Denoised(nn.Module):
     """`classifier(denoise(noisy, sigma))`: a base model for `Smoothed` and every scheme that takes one.
 
-    denoiser: a `models.denoisers` one (a trained UNet, a diffusion model), or any image denoiser called as
-    `model(noisy)` or `model(noisy, sigma)`, pixels on [0, 1] in and out. Which of the two is its attribute
-    `takes_sigma`; without one it is read off the signature. It is kept as it is: two `Denoised` over one denoiser
-    hold the same object, and schemes share its work.
+    denoiser: a `models.denoisers` one, or any image denoiser called as `model(noisy)` or `model(noisy, sigma)` (which,
+    its attribute `takes_sigma` says, or else its signature), pixels on [0, 1] in and out. It is kept as it is: two
+    `Denoised` over one denoiser hold the same object, and schemes share its work.
     classifier: any module or callable, images on [0, 1] -> logits or class ids; normalisation belongs inside it.
     """
 

@@ -1,8 +1,4 @@
-"""Normalisation as the first layer of a model, so that noise is always added on the pixel scale.
-
-A sigma means nothing without a scale. Here it is the scale of pixels in [0, 1], and a model takes such
-pixels with their noise on them; shifting and scaling the channels is the model's own affair.
-"""
+"""Normalisation as the first layer of a model, so that noise is always added on the pixel scale."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -51,11 +47,7 @@ def normalisation(asked: str | Normalisation | None) -> Normalisation | None:
 
 
 class Normalise(nn.Module):
-    """(pixels - mean) / std, a channel at a time.
-
-    Mean and std follow the module from device to device but stay out of its state dict: they are not learned,
-    and a file that held them twice could contradict itself.
-    """
+    """(pixels - mean) / std, a channel at a time; no part of the state dict, which could contradict itself."""
 
     mean: Tensor
     std: Tensor

@@ -10,10 +10,7 @@ from sigmax.errors import RequestError, RunError, needs
 def fetched(
     source: str | os.PathLike[str], patterns: Sequence[str], *, revision: str | None = None, expected: str
 ) -> Path:
-    """A local folder as it is; otherwise the files of the hub's repository "owner/name" that match, fetched.
-
-    Never a pickle, as long as no pattern asks for one.
-    """
+    """A local folder as it is; else the matching files of the hub's "owner/name", never a pickle unless asked for."""
     folder = Path(source).expanduser()
     if folder.is_dir():
         return folder

@@ -54,11 +54,7 @@ class Selective(nn.Module):
 
 
 def selective(model: Callable[..., Tensor], *, confidence: float) -> Selective:
-    """The model, voting to defer on every noisy image on which its largest softmax probability is below `confidence`.
-
-    model: any callable from a batch to logits. The number of classes stays that of the model; a scheme counts votes
-    to defer in a column of their own.
-    """
+    """The model (batch -> logits), voting to defer where its largest softmax probability is below `confidence`."""
     model = as_callable(model)
     if not callable(model):
         raise RequestError(f"model must be callable (batch -> logits); got {type(model).__name__}")

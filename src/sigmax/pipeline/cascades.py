@@ -1,7 +1,7 @@
 """The cascade of a pipeline: answers on the images held out, thresholds calibrated on them, the Cascade itself."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,8 +12,8 @@ from torch import nn
 from sigmax import models
 from sigmax.pipeline.config import PipelineConfig
 from sigmax.pipeline.data import PipelineData
-from sigmax.pipeline.phase import Advance, Phase
-from sigmax.progress import silent
+from sigmax.pipeline.phase import Phase
+from sigmax.progress import Watch, silent
 from sigmax.rules.smoothed import SmoothedRule
 from sigmax.schemes.cascade import Cascade
 from sigmax.schemes.scheme import Scheme
@@ -63,15 +63,12 @@ class Cascades:
 
     def system(self, experts: list[Scheme], how: Mapping[str, Any]) -> Cascade:
         """The cascade over these experts with the thresholds given or chosen."""
-        config = self.config
-        if config.calibrate is None:
-            return self._built(experts, how, config.confidence)
-        return self._built(experts, how, read_thresholds(self.file, self._request()).confidence)
-
-    def _built(self, experts: list[Scheme], how: Mapping[str, Any], confidence: Sequence[float]) -> Cascade:
         assert self.config.cascade is not None
         last, *rest = experts
-        levels = []
+        given, levels = self.config.cascade.confidence, list[Smoothed]()
+        confidence = given if isinstance(given, tuple) else (given,) * len(rest)
+        if self.config.calibrate is not None:
+            confidence = read_thresholds(self.file, self._request()).confidence
         for place, threshold in zip(range(len(rest), 0, -1), confidence, strict=True):
             # Of one network for all there is to be one in memory, and one file in the system's folder.
             one = last.voters["base"].model if self.config.experts.one_network else None
@@ -83,20 +80,20 @@ class Cascades:
             levels.append(Smoothed(network, noise=rule.noise, classes=last.classes, **how))
         return Cascade(levels, last, thresholds=self.config.cascade.thresholds)
 
-    def _answer(self, place: int, watch: Advance) -> None:
+    def _answer(self, place: int, watch: Watch) -> None:
         """Ask an expert for its answers, unless that is done; those of another request are refused."""
         self._answered(self._voting(), place, watch)
 
     def _voting(self) -> list[Scheme]:
         return self.experts(self.config.certify.how(self.config.device))
 
-    def _answered(self, experts: list[Scheme], place: int, watch: Advance) -> Answers | Certain:
+    def _answered(self, experts: list[Scheme], place: int, watch: Watch) -> Answers | Certain:
         config, expert = self.config, experts[place]
         assert config.calibrate is not None
         how = {"samples": config.calibrate.samples, "seed": config.certify.seed}
         return kept_answers(self.answers(place), expert, self.data.held_out, **how, watch=watch)
 
-    def _calibrate(self, watch: Advance) -> None:
+    def _calibrate(self, watch: Watch) -> None:
         """Choose the thresholds, unless that is done; those of another request are refused."""
         config, request, held_out = self.config, self._request(), self.data.held_out
         assert config.calibrate is not None

@@ -1,6 +1,6 @@
 """What can be known to be wrong with a pipeline before it begins, though its file reads well."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 
@@ -11,13 +11,12 @@ from sigmax.errors import RequestError
 from sigmax.models import Classifier, Description
 from sigmax.pipeline.config import PipelineConfig
 from sigmax.pipeline.data import PipelineData
+from sigmax.pipeline.phase import OnWarning
 from sigmax.pipeline.tables import NetworkConfig
 from sigmax.rules.checks import too_much_noise
 from sigmax.schemes.scheme import Scheme, whole_steps
 from sigmax.train.finetune import shared_networks
 from sigmax.train.loop.settings import Settings
-
-OnWarning = Callable[[str], None]
 
 
 def check_devices(config: PipelineConfig, on_warning: OnWarning | None = None) -> None:
@@ -51,9 +50,8 @@ def check_data(config: PipelineConfig, data: PipelineData) -> None:
             f"[data] {config.data.train!r} and {config.data.test!r} must be images of one shape and of the same "
             f"classes; got {train!r} and {test!r}"
         )
-    certify = config.certify
     with inside("[certify]"):
-        select(len(test), start=certify.start, skip=certify.skip, maximum=certify.max)
+        select(len(test), **config.certify.inputs)
 
 
 LOOKED_AT = 32  # images that must be on the grid of splitting noise

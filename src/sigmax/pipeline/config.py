@@ -16,16 +16,7 @@ from sigmax.config.toml import Place, placed, read_toml
 from sigmax.config.validation import Options, about, build, inside
 from sigmax.errors import RequestError
 from sigmax.models.checkpoints.bfloat16 import Store
-from sigmax.pipeline.tables import (
-    CascadeConfig,
-    CertifyConfig,
-    DataConfig,
-    ExpertsConfig,
-    FinetuneConfig,
-    LabelsConfig,
-    RouterConfig,
-    Table,
-)
+from sigmax.pipeline import tables
 from sigmax.rules.cascade.rule import CascadeRule
 from sigmax.rules.procedure import Rule
 from sigmax.rules.routed.rule import DualRule
@@ -43,24 +34,21 @@ HELD_OUT = 0.1  # share of the training images that a cascade is calibrated on, 
 class PipelineConfig(Options):
     """A whole pipeline. Paths begin at the folder of the file.
 
-    A file with neither `[router]` nor `[cascade]` builds a Cascade: `[calibrate]` chooses its confidence thresholds on
-    images held out, and `data.held_out` is 0.1 if it is not given.
+    A file with neither `[router]` nor `[cascade]` builds a calibrated Cascade, and `data.held_out` is 0.1 if not given.
     """
 
     out: Annotated[Path, Place(), about("the folder of all results")]
-    data: DataConfig
-    experts: ExpertsConfig
-    router: Annotated[RouterConfig | None, about("builds a Dual")] = None
-    cascade: Annotated[CascadeConfig | None, about("builds a Cascade")] = None
-    steps: Annotated[tuple[Step, ...], about("of a Dual: when the router is trained and experts are fine-tuned")] = (
-        "router",
-    )
+    data: tables.DataConfig
+    experts: tables.ExpertsConfig
+    router: Annotated[tables.RouterConfig | None, about("builds a Dual")] = None
+    cascade: Annotated[tables.CascadeConfig | None, about("builds a Cascade")] = None
+    steps: Annotated[tuple[Step, ...], about("of a Dual: trainings of routers, and fine-tunings")] = ("router",)
     device: Annotated[str, about("where networks are trained and vote")] = "cpu"
     store: Annotated[Store, about("how weights are kept; those that are kept are certified")] = "fp32"
-    labels: LabelsConfig = LabelsConfig()
-    finetune: FinetuneConfig = FinetuneConfig()
+    labels: tables.LabelsConfig = tables.LabelsConfig()
+    finetune: tables.FinetuneConfig = tables.FinetuneConfig()
     calibrate: Annotated[CalibrateOptions | None, about("chooses the confidence thresholds of a Cascade")] = None
-    certify: CertifyConfig = CertifyConfig()
+    certify: tables.CertifyConfig = tables.CertifyConfig()
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -77,10 +65,10 @@ class PipelineConfig(Options):
         if self.cascade is not None:
             self._check_cascade(self.cascade)
         if self.experts.trained:
-            self.check_samples(self.experts.rules)
+            self.check_samples([self.experts.rule_of(place) for place in range(self.experts.count)])
         return self
 
-    def _check_dual(self, router: RouterConfig) -> None:
+    def _check_dual(self, router: tables.RouterConfig) -> None:
         """Raise for what does not fit a Dual, though each table is right by itself."""
         if self.experts.systems and (self.labels.folds > 1 or self.labels.held_out):
             raise RequestError(
@@ -109,7 +97,7 @@ class PipelineConfig(Options):
                 f"the expert's are {theirs}, got {own}"
             )
 
-    def _check_cascade(self, cascade: CascadeConfig) -> None:
+    def _check_cascade(self, cascade: tables.CascadeConfig) -> None:
         """Raise for what does not fit a Cascade, though each table is right by itself."""
         needless = sorted(self.model_fields_set & {"labels", "finetune", "steps"})
         if needless and self.router is None:
@@ -128,13 +116,6 @@ class PipelineConfig(Options):
             raise RequestError("[calibrate] needs images that nobody was trained on: set data.held_out, such as 0.05")
         if self.calibrate is not None and "confidence" in cascade.model_fields_set:
             raise RequestError("[calibrate] chooses the confidence thresholds: leave out cascade.confidence")
-
-    @property
-    def confidence(self) -> tuple[float, ...]:
-        """Confidence thresholds of the levels as the file has them, largest sigma first."""
-        assert self.cascade is not None
-        given = self.cascade.confidence
-        return given if isinstance(given, tuple) else (given,) * (self.experts.count - 1)
 
     def cascade_rule(self, classes: int = 2) -> CascadeRule:
         """The rule of the cascade of the experts."""
@@ -168,12 +149,12 @@ class PipelineConfig(Options):
             return cls.of(changed(given, changes, cls), Path(path).parent)
 
     @classmethod
-    def of(cls, given: Table, folder: Path) -> Self:
+    def of(cls, given: tables.Table, folder: Path) -> Self:
         """The same from what the file held; relative paths begin at `folder`."""
         return build(cls, _completed(_with_system(placed(cls, given, folder))))
 
 
-def _with_system(given: Table) -> Table:
+def _with_system(given: tables.Table) -> tables.Table:
     """The file with a calibrated cascade where it names no system to build."""
     data = given.get("data")
     if "router" in given or "cascade" in given or not isinstance(data, Mapping):
@@ -181,7 +162,7 @@ def _with_system(given: Table) -> Table:
     return {**given, "cascade": {}, "calibrate": given.get("calibrate", {}), "data": {"held_out": HELD_OUT, **data}}
 
 
-def _completed(given: Table) -> dict[str, Any]:
+def _completed(given: tables.Table) -> dict[str, Any]:
     """The tables with a preset's values and training settings over their usual ones, on the file's device."""
     result, device = dict(given), given.get("device", "cpu")
     for name, base in (("experts", Settings()), ("router", SMALL.settings), ("finetune", FINE_TUNING)):
@@ -193,7 +174,7 @@ def _completed(given: Table) -> dict[str, Any]:
     return result
 
 
-def _with_preset(router: Table) -> tuple[Table, Settings]:
+def _with_preset(router: tables.Table) -> tuple[tables.Table, Settings]:
     """What a paper used for all that the table leaves out."""
     loss = router.get("loss", {})
     with inside("router.preset"):
@@ -206,6 +187,6 @@ def _with_preset(router: Table) -> tuple[Table, Settings]:
     return {**base, **router, "loss": _over(fields, loss)}, preset.settings
 
 
-def _over(base: Table, given: Any) -> Any:
+def _over(base: tables.Table, given: Any) -> Any:
     """The table over usual values; what is no table is left to be refused."""
     return {**base, **given} if isinstance(given, Mapping) else given

@@ -9,9 +9,8 @@ from typing import Any
 from sigmax import models
 from sigmax.pipeline.config import PipelineConfig
 from sigmax.pipeline.data import PipelineData
-from sigmax.pipeline.files import saved
-from sigmax.pipeline.phase import Advance, Phase
-from sigmax.pipeline.tables import ExpertsConfig
+from sigmax.pipeline.phase import Phase, saved
+from sigmax.progress import Watch
 from sigmax.rules.smoothed import SmoothedRule
 from sigmax.rules.splitting import SplittingRule
 from sigmax.schemes.scheme import Scheme
@@ -88,31 +87,43 @@ class Experts:
         return [self.config.out / "experts" / _inside_fold(fold) / name for name in self.names]
 
     def _trainings(self, fold: int) -> Iterator[Phase]:
-        experts, nets = self.config.experts, self.config.out / "nets" / _inside_fold(fold)
-        folders = [Path(folder) for folder in self._folders(fold)]
+        experts, folders = self.config.experts, [Path(folder) for folder in self._folders(fold)]
         if experts.one_network:
-            systems = dict(zip(folders, experts.trained, strict=True))
-            made = partial(_for_all, experts)
-            yield self._phase("experts", _Training(nets / "experts.safetensors", systems, fold, 0, made))
+            method, _, hyper = experts.method_of(0)
+
+            def made(_: float) -> Method:  # the largest level, which is one of them
+                return mixed(method, experts.levels, hyper, experts.noise)
+
+            yield self._phase("experts", dict(zip(folders, experts.trained, strict=True)), made, fold=fold, place=0)
             return
         for place, (name, own, folder) in enumerate(zip(self.names, experts.trained, folders, strict=True)):
             method, _, hyper = experts.method_of(place)
             made = partial(make_method, method, hyper=hyper, noise=own[0])
-            yield self._phase(name, _Training(nets / f"{name}.safetensors", {folder: own}, fold, place, made))
+            yield self._phase(name, {folder: own}, made, fold=fold, place=place)
 
-    def _phase(self, name: str, training: "_Training") -> Phase:
-        """One network, smoothed with each of its noises."""
-        files, fold = [training.network, *(folder / HEAD for folder in training.systems)], training.fold
-        named = name if fold < 0 else f"{name} without fold {fold}"
-        depends = self.depends_of(name)
+    def _phase(
+        self, name: str, systems: Mapping[Path, Trained], method: Callable[[float], Method], *, fold: int, place: int
+    ) -> Phase:
+        """One network, smoothed with each of its noises in the folders of the experts that it serves."""
+        network = self.config.out / "nets" / _inside_fold(fold) / f"{name}.safetensors"
+        files, depends = [network, *(folder / HEAD for folder in systems)], self.depends_of(name)
         if fold >= 0:
-            depends = (*depends, "labels.folds", "labels.sample_seed")
+            name, depends = f"{name} without fold {fold}", (*depends, "labels.folds", "labels.sample_seed")
+        work = partial(self._train, network, systems, method, fold=fold, place=place)
         finished = lambda: all(file.is_file() for file in files)  # noqa: E731
-        leaves = training.network, *training.systems
-        return Phase(f"train {named}", leaves, partial(self._train, training), finished, depends)
+        return Phase(f"train {name}", (network, *systems), work, finished, depends)
 
-    def _train(self, training: "_Training", watch: Advance) -> None:
-        experts, fold, place = self.config.experts, training.fold, training.place
+    def _train(
+        self,
+        network: Path,
+        systems: Mapping[Path, Trained],
+        method: Callable[[float], Method],
+        watch: Watch,
+        *,
+        fold: int,
+        place: int,
+    ) -> None:
+        experts = self.config.experts
         described, start = experts.network_of(place), experts.start_of(place)
         train_classifier(
             self.data.taught if fold < 0 else self.data.without_fold(fold),
@@ -120,15 +131,15 @@ class Experts:
             options=described.options,
             normalisation=described.normalise,
             start=None if start is None else models.load(start)[0],
-            sigma=max(level for _, level in training.systems.values()),
-            noise=next(iter(training.systems.values()))[0],
+            sigma=max(level for _, level in systems.values()),
+            noise=next(iter(systems.values()))[0],
             settings=experts.training_of(place),
-            out=training.network,
-            method=training.method,
+            out=network,
+            method=method,
             on_step=watch,
         )
-        model, description = models.load(training.network)
-        for folder, own in training.systems.items():
+        model, description = models.load(network)
+        for folder, own in systems.items():
             rule = experts.rule_of(experts.trained.index(own), description.classes)
             expert: Scheme
             if isinstance(rule, SplittingRule):
@@ -137,24 +148,6 @@ class Experts:
                 assert isinstance(rule, SmoothedRule)
                 expert = Smoothed(model, noise=rule.noise, classes=rule.classes, bound=experts.bound)
             saved(expert, folder, self.config.store)
-
-
-@dataclass(frozen=True)
-class _Training:
-    """The training of one network."""
-
-    network: Path  # what it writes
-    systems: dict[Path, Trained]  # folders of the experts that the network serves, with their noises
-    fold: int
-    place: int  # among the experts
-    method: Callable[[float], Method]
-
-
-def _for_all(experts: ExpertsConfig, largest: float) -> Method:
-    """Training of one network under all the levels at once; the largest is one of them."""
-    del largest
-    name, _, hyper = experts.method_of(0)
-    return mixed(name, experts.levels, hyper, experts.noise)
 
 
 def _inside_fold(fold: int) -> str:

@@ -1,7 +1,6 @@
 """What each phase of a pipeline's folder was made for: `pipeline.json`, and what is redone when a key changes.
 
-Every file in the folder says what it was made for and refuses another request by itself, but only when its turn
-comes, which may be hours later. The manifest says it at once: the request of each phase, by the file it leaves.
+Every file refuses another request by itself, but only when its turn comes, hours later; the manifest says it at once.
 """
 
 import json
@@ -27,11 +26,7 @@ Request = dict[str, Any]
 
 
 def whole_request(config: PipelineConfig, images: Mapping[str, str], systems: Sequence[str]) -> Request:
-    """All that decides what the files hold, as it is read back. A phase depends on a part of it.
-
-    `images`: fingerprints of the images to train on and of those to certify; `systems`: those of experts that exist.
-    Both are known by their content, wherever they are.
-    """
+    """All that decides what the files hold; `images` (fingerprints) and `systems` are known by their content."""
     said: Request = config.model_dump(mode="json", exclude={"out", "device", "data"})
     said = {name: value for name, value in said.items() if value is not None}
     for table, names in ELSEWHERE.items():
@@ -87,10 +82,7 @@ def alone_in(out: Path) -> Iterator[None]:
 
 @dataclass
 class Manifest:
-    """The requests of the phases in a folder, by the first file that each leaves.
-
-    `out`: the pipeline's folder; `folder`: where the files are, which for those set aside is another one.
-    """
+    """The requests of the phases in `out`, by the first file of each; `folder`: where the files are, if set aside."""
 
     out: Path
     folder: Path
@@ -139,11 +131,7 @@ class Manifest:
             raise
 
     def move(self, phases: Sequence[Phase], to: "Manifest") -> None:
-        """Move the files of phases to another folder, with what they were made for.
-
-        What is known of them is first written there and last struck out here: whenever it is cut short, every file
-        is where a manifest lists it.
-        """
+        """Move the files of phases with their requests: at any moment every file is where a manifest lists it."""
         known = {self._key(phase): self.requests[self._key(phase)] for phase in phases}
         to.requests |= known
         to.write()

@@ -1,4 +1,4 @@
-"""One piece of a pipeline's work."""
+"""One piece of a pipeline's work, and what files say about how far it is."""
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
@@ -6,22 +6,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-Advance = Callable[[int, int], None]  # (done, total)
-Progress = Callable[[str], AbstractContextManager[Advance]]  # a bar for each phase
+from sigmax.errors import RequestError
+from sigmax.jobs.label.labels import read_labels
+from sigmax.models.checkpoints.bfloat16 import Store
+from sigmax.progress import Watch
+from sigmax.records.inputs import Inputs, covers
+from sigmax.records.run import read
+from sigmax.schemes.scheme import Scheme
+from sigmax.systems.folder import HEAD, fingerprint, load
+from sigmax.systems.rebuilt import as_stored
+
+Progress = Callable[[str], AbstractContextManager[Watch]]  # a bar for each phase
 OnWarning = Callable[[str], None]
 ENDINGS = ("", ".partial", ".training", ".metrics.jsonl")  # of what phases write to and beside their files
 
 
 @dataclass(frozen=True)
 class Phase:
-    """One piece of work: its name, what it leaves, how to do it or go on with it, and whether it is done.
-
-    `depends`: the keys of the pipeline's file that decide what it leaves; a table's name stands for all of its keys.
-    """
+    """One piece of work. `depends`: the keys (or whole tables) of the pipeline's file that decide what it leaves."""
 
     name: str
     leaves: tuple[Path, ...]
-    work: Callable[[Advance], object]
+    work: Callable[[Watch], object]
     finished: Callable[[], bool]
     depends: tuple[str, ...]
 
@@ -65,3 +71,38 @@ def _part(table: Mapping[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
         elif below and isinstance(value, Mapping):
             found[key] = _part(value, below)
     return found
+
+
+def saved(scheme: Scheme, folder: Path, store: Store = "fp32") -> None:
+    """See that the scheme is in the folder; one that is there already is not written again."""
+    scheme = as_stored(scheme, store)
+    if not (folder / HEAD).is_file() or fingerprint(load(folder)) != fingerprint(scheme):
+        scheme.save(folder, store=store)
+
+
+def labelled(folder: Path) -> bool:
+    """Whether the folder holds finished labels."""
+    try:
+        read_labels(folder)
+    except RequestError:
+        return False
+    return True
+
+
+def training_of(system: Path) -> Path:
+    """Where fine-tuning to a system keeps its routes and networks."""
+    return Path(f"{system}.training")
+
+
+def fine_tuned(system: Path) -> bool:
+    """Whether the system is there, with what shows how it came about."""
+    return (system / HEAD).is_file() and training_of(system).is_dir()
+
+
+def certified(path: Path, inputs: Inputs | None = None) -> bool:
+    """Whether the file holds a finished run, and one of all these inputs where some are named."""
+    try:
+        run = read(path) if path.exists() else None
+        return run is not None and run.finished and (inputs is None or covers(run.plan.inputs, inputs))
+    except RequestError:  # killed at birth, or damaged: whoever goes on will see
+        return False

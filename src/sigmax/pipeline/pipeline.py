@@ -15,24 +15,16 @@ from typing import Any, Self
 from sigmax.config.validation import inside
 from sigmax.data import Dataset, select
 from sigmax.jobs.certify import certify_run
+from sigmax.pipeline import check as checks
 from sigmax.pipeline.cascades import Cascades
-from sigmax.pipeline.check import (
-    check_data,
-    check_devices,
-    check_networks,
-    check_systems,
-    warn_of_choice,
-    warn_of_noise,
-)
 from sigmax.pipeline.config import PipelineConfig
 from sigmax.pipeline.data import PipelineData
 from sigmax.pipeline.experts import Experts
-from sigmax.pipeline.files import certified, fine_tuned, saved, training_of
 from sigmax.pipeline.manifest import Manifest, Request, alone_in, whole_request
-from sigmax.pipeline.phase import Advance, OnWarning, Phase, Progress
+from sigmax.pipeline.phase import OnWarning, Phase, Progress, certified, fine_tuned, saved, training_of
 from sigmax.pipeline.redo import Redo, redone
 from sigmax.pipeline.routers import Routers
-from sigmax.progress import silent
+from sigmax.progress import Watch, silent
 from sigmax.records.inputs import same
 from sigmax.records.run import Run, read
 from sigmax.rules.routed.rule import Combination
@@ -67,23 +59,22 @@ class Pipeline:
     def check(self, *, devices: bool = True, redo: bool = False) -> None:
         """Raise for all that can be known to be wrong before any work. Nothing is written.
 
-        `devices=False`: devices that are not on this machine are warned of, not refused. `redo`: experts and labels
-        may be redone where a key that they depend on has changed.
+        `devices=False`: devices that are not on this machine are warned of. `redo`: experts and labels may be redone.
         """
         config, warn = self.config, self.on_warning or (lambda _: None)
         with self._naming_file():
-            check_devices(config, None if devices else warn)
+            checks.check_devices(config, None if devices else warn)
             data = self._data
-            check_data(config, data)
-            check_networks(config, data.train)
+            checks.check_data(config, data)
+            checks.check_networks(config, data.train)
             noises = [level for _, level in config.experts.trained]
             if config.experts.systems:
                 given = self._experts.load({"device": "cpu"})
-                check_systems(config, given, data.train)
+                checks.check_systems(config, given, data.train)
                 noises = [expert.rule.largest_noise for expert in given]
         self.check_redone(redo=redo)
-        warn_of_noise(config, noises, warn)
-        warn_of_choice(config, warn)
+        checks.warn_of_noise(config, noises, warn)
+        checks.warn_of_choice(config, warn)
 
     def redone(self) -> Redo:
         """What becomes of files of another request than this one: what is redone, taken back and reused, and why."""
@@ -100,9 +91,7 @@ class Pipeline:
     def run(self, progress: Progress, *, redo: bool = False) -> list[Run]:
         """Do what is left, and return the runs: those of the experts, then those of the systems.
 
-        What is wrong is said first. Files of another request are moved to `previous/`; those of experts and labels
-        only if `redo` says so. Phases with something to do ask `progress` for a bar; the others are only checked to
-        be what is asked for.
+        Files of another request are moved to `previous/`; those of experts and labels only if `redo` says so.
         """
         self.check(redo=redo)
         with alone_in(self.config.out), warnings.catch_warnings():
@@ -135,7 +124,7 @@ class Pipeline:
     @cached_property
     def _inputs(self) -> dict[str, int]:
         how = self.config.certify
-        indices = select(len(self.test), start=how.start, skip=how.skip, maximum=how.max)
+        indices = select(len(self.test), **how.inputs)
         return {"start": int(indices[0]), "skip": how.skip, "count": len(indices)}
 
     def _note(self, text: str) -> None:
@@ -216,7 +205,7 @@ class Pipeline:
                 work = partial(self._fine_tune, system, routers, tuned - 1)
                 yield Phase(f"fine-tune {system.name}", (system,), work, partial(fine_tuned, system), depends)
 
-    def _fine_tune(self, out: Path, routers: int, tuned: int, watch: Advance) -> None:
+    def _fine_tune(self, out: Path, routers: int, tuned: int, watch: Watch) -> None:
         how, votes = self.config.finetune, self.config.labels.how(self.config.device)
         system = fine_tune(
             self._routers.system("consensus", routers, self._load_experts(tuned, votes), votes),
@@ -283,7 +272,7 @@ class Pipeline:
             return self._cascades.system(self.experts(0), how)
         return self._routers.system(rule, self._rounds, self.experts(self._tunings), how)
 
-    def _save(self, folder: Path, rule: Combination | None, watch: Advance) -> None:
+    def _save(self, folder: Path, rule: Combination | None, watch: Watch) -> None:
         watch(0, 1)
         saved(self._system(rule), folder, self.config.store)
         watch(1, 1)
@@ -295,7 +284,7 @@ class Pipeline:
         where = "" if on == "test" else f"-on-{on}"
         out = self.config.out / "runs" / f"{name}{where}{said}.jsonl"
 
-        def work(watch: Advance) -> None:
+        def work(watch: Watch) -> None:
             certify_run(system(), self.test, out, **how.request, watch=watch)
 
         depends = (*depends, "data.test_images", "certify")

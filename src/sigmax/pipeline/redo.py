@@ -1,7 +1,6 @@
 """What a changed key means for the files of a pipeline: which phases are redone, which are reused, and why.
 
-Files of another request are moved to `previous/1`, `previous/2` ... with what they were made for. When that is asked
-for again they are taken back.
+Files of another request are moved to `previous/1`, `previous/2` ..., and taken back when that is asked for again.
 """
 
 from collections.abc import Iterator, Sequence

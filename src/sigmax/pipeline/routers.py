@@ -11,9 +11,9 @@ from sigmax.jobs.label.labels import Labels, make_labels, read_labels
 from sigmax.jobs.label.parts import joined
 from sigmax.pipeline.config import PipelineConfig
 from sigmax.pipeline.data import LabelPart, PipelineData
-from sigmax.pipeline.files import labelled
-from sigmax.pipeline.phase import Advance, OnWarning, Phase
+from sigmax.pipeline.phase import OnWarning, Phase, labelled
 from sigmax.pipeline.tables import RouterConfig
+from sigmax.progress import Watch
 from sigmax.radius import Gaussian, Uniform
 from sigmax.rules.routed.rule import Combination
 from sigmax.schemes.composite import common_grid
@@ -21,11 +21,9 @@ from sigmax.schemes.dual import Dual
 from sigmax.schemes.scheme import Scheme
 from sigmax.schemes.smoothed import Smoothed
 from sigmax.systems.folder import fingerprint
-from sigmax.train.loop.network import metrics_path
-from sigmax.train.loop.progress import last_epoch
+from sigmax.train.router.check import said_of_router
 from sigmax.train.router.options import advice_on_collapse
-from sigmax.train.router.shares import said_of_routes, warning_of_collapse
-from sigmax.train.router.train import route_names, train_router
+from sigmax.train.router.train import train_router
 
 # (fine-tunings, how networks vote, fold) -> the experts then
 LoadExperts = Callable[[int, Mapping[str, Any], int], list[Scheme]]
@@ -86,21 +84,21 @@ class Routers:
     def _file(self, count: int) -> Path:
         return self.config.out / "nets" / f"router-{count}.safetensors"
 
-    def _label(self, part: LabelPart, tuned: int, watch: Advance) -> None:
+    def _label(self, part: LabelPart, tuned: int, watch: Watch) -> None:
         labels = self.config.labels
         experts = self.experts(tuned, labels.how(self.config.device), part.fold)
-        share: dict[str, Any] = {"fraction": labels.fraction, "sample_seed": labels.sample_seed}
-        make_labels(experts, self.data.of(part), part.folder, **labels.request, **share, watch=watch)
+        make_labels(experts, self.data.of(part), part.folder, **labels.request, watch=watch)
 
-    def _train(self, count: int, tuned: int, watch: Advance) -> None:
+    def _train(self, count: int, tuned: int, watch: Watch) -> None:
         how, labels, done = self.how, self.labels_of(count, tuned), self._file(count).is_file()
+        sigma = how.noise.sigma
         train_router(
             self.data.train,
             labels,
             architecture=how.model,
             options=how.options,
             normalisation=how.normalise,
-            sigma=how.noise.sigma,
+            sigma=sigma,
             noise="gaussian" if isinstance(how.noise, Gaussian) else "uniform",
             start=None if how.start is None else self.network(how.start),
             settings=how.training,
@@ -110,16 +108,8 @@ class Routers:
             on_warning=self.on_warning,
             **how.loss,
         )
-        if not done:
-            self._tell(count, route_names(labels.sigmas))
-
-    def _tell(self, count: int, routes: list[str]) -> None:
-        """Say which routes a router takes, and warn where that is nearly always one."""
-        last = last_epoch(metrics_path(self._file(count)))
-        if last is None or not last.validation:
-            return
-        warning = warning_of_collapse(last.validation, routes, advice_on_collapse(self.how.noise.sigma, self.how.loss))
-        if self.on_note is not None:
-            self.on_note(f"router-{count}. {said_of_routes(last.validation, routes)}")
-        if warning is not None and self.on_warning is not None:
-            self.on_warning(f"router-{count}: {warning}")
+        said = None if done else said_of_router(self._file(count), labels.sigmas, advice_on_collapse(sigma, how.loss))
+        if said is not None and self.on_note is not None:
+            self.on_note(f"router-{count}. {said[0]}")
+        if said is not None and said[1] is not None and self.on_warning is not None:
+            self.on_warning(f"router-{count}: {said[1]}")

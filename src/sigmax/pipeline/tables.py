@@ -12,7 +12,7 @@ from sigmax import models
 from sigmax.config.toml import Place
 from sigmax.config.validation import Count, Options, Positive, Share, Uint64, Weight, about, inside
 from sigmax.errors import RequestError
-from sigmax.pipeline.voting import DATA, SYSTEM, Grid, VotingConfig
+from sigmax.pipeline.voting import SYSTEM, Grid, Selection, Source, VotingConfig
 from sigmax.radius import Gaussian, Split, Uniform
 from sigmax.rules.procedure import Rule
 from sigmax.rules.routed.rule import Combination
@@ -35,9 +35,7 @@ Tables = Table | tuple[Table, ...]  # one for all experts, or one for each
 class DataConfig(Options):
     """Which images are for what."""
 
-    source: Annotated[
-        str, DATA, about("digits, mnist:PATH, fashion:PATH, cifar10:PATH, cifar100:PATH, npz:FILE or folder:PATH")
-    ]
+    source: Source
     image_size: Annotated[Count | None, about("for image folders: pixels a side")] = None
     train: Annotated[str, about("the split that is trained and labelled on")] = "train"
     test: Annotated[str, about("the split that is certified; `train` certifies the images held out of it")] = "test"
@@ -64,46 +62,32 @@ OPTIONS = about("options of the architecture: one for all, or a list")
 
 
 class ExpertsConfig(NetworkConfig):
-    """Experts to train, one for each sigma, or systems that exist.
+    """Experts to train, one for each sigma (a splitting one comes first), or systems that exist.
 
-    `options`, `method`, `hyper`, `epochs` and `start` are one for all experts, or a list of one for each, in the order
-    of their noise; the splitting expert comes first.
+    `options`, `method`, `hyper`, `epochs` and `start` are one for all experts, or a list of one for each.
     """
 
     sigmas: Annotated[tuple[Positive, ...], about("noise of the experts to train, rising, in pixels")] = ()
     noise: Annotated[Literal["gaussian", "uniform"], about("its distribution; radii are in l2 and l1")] = "gaussian"
     scales: Annotated[tuple[Positive, ...], about("of uniform noise, in place of sigmas: the most it moves")] = ()
     splitting: Annotated[
-        Positive | None,
-        about("beside scales: scale of one more expert, exact in l1; the first of the routes, the last of a cascade"),
+        Positive | None, about("beside scales: scale of an expert exact in l1, first of the routes, last of a cascade")
     ] = None
     one_network: Annotated[
         bool, about("one network under all sigmas, by gaussian or consistency, rather than one for each")
     ] = False
     options: Annotated[Tables, OPTIONS] = Field(default_factory=dict)  # type: ignore[assignment]  # see `network_of`
     method: Annotated[str | tuple[str, ...], about("training method: one for all, or a list")] = GAUSSIAN
-    hyper: Annotated[Tables, about("hyper-parameters of the method: one for all, or a list")] = Field(
-        default_factory=dict
-    )
-    epochs: Annotated[
-        Count | tuple[Count, ...] | None, about("in place of training.epochs: one for all, or a list")
-    ] = None
+    hyper: Annotated[Tables, about("hyper-parameters of the method: one, or a list")] = Field(default_factory=dict)
+    epochs: Annotated[Count | tuple[Count, ...] | None, about("in place of training.epochs: one, or a list")] = None
     start: Annotated[
         Path | tuple[Literal[""] | Path, ...] | None,
         Place(gaps=True),
-        about(
-            "checkpoint to begin with, of this model; its last layer may have other classes: one for all, or a list in "
-            'which "" is none'
-        ),
+        about('checkpoint of this model to begin with, with any classes: one for all, or a list in which "" is none'),
     ] = None
     bound: Annotated[Bound, about("how rivals are bounded: see `Smoothed`")] = "one-sided"
-    grid: Annotated[
-        Grid | None,
-        about("255 for 8-bit images: noise in whole steps of 1/255, the router's too; 255 is usual for splitting"),
-    ] = None
-    systems: Annotated[
-        tuple[str, ...], SYSTEM, about("system folders, from least noise to most; instead of all others")
-    ] = ()
+    grid: Annotated[Grid | None, about("255 for 8-bit images: noise in whole steps of 1/255, the router's too")] = None
+    systems: Annotated[tuple[str, ...], SYSTEM, about("system folders, from least noise on, instead of all else")] = ()
     training: Annotated[Settings, about("settings of the training loop")] = Settings()
 
     @model_validator(mode="after")
@@ -180,11 +164,6 @@ class ExpertsConfig(NetworkConfig):
         return [f"{'sigma' if noise == 'gaussian' else noise}-{level!r}" for noise, level in self.trained]
 
     @property
-    def rules(self) -> list[Rule]:
-        """How experts that are trained here certify; of two classes, which is the least there is."""
-        return [self.rule_of(place) for place in range(len(self.trained))]
-
-    @property
     def steps(self) -> int:
         """Steps from 0 to 1 that images have for the splitting expert: those of 8 bits unless the file says others."""
         return 255 if self.grid is None else self.grid
@@ -219,13 +198,23 @@ class ExpertsConfig(NetworkConfig):
         return given[place] if isinstance(given, tuple) else given
 
 
-class LabelsConfig(VotingConfig):
-    """How far each expert certifies each training image: what the router learns from."""
+class LabelOptions(VotingConfig):
+    """Labels of images, whoever labels them."""
 
     n0: Annotated[Count, about("samples that pick the class")] = 20
     n: Annotated[Count, about("samples that bound its probability")] = 100
     fraction: Annotated[float, Field(gt=0, le=1, description="share of the training images that is labelled")] = 1.0
     sample_seed: Annotated[Uint64, about("which images are in the share, in folds and held out")] = 0
+
+    @property
+    def request(self) -> dict[str, Any]:
+        """What `make_labels` is asked, as its keywords."""
+        return {**super().request, "fraction": self.fraction, "sample_seed": self.sample_seed}
+
+
+class LabelsConfig(LabelOptions):
+    """How far each expert certifies each training image: what the router learns from."""
+
     folds: Annotated[Count, about("above 1: each fold is labelled by experts trained on the other folds")] = 1
     held_out: Annotated[Share, about("above 0: experts are trained without this share, and only it is labelled")] = 0
 
@@ -279,23 +268,18 @@ class CascadeConfig(Options):
 
     confidence: Annotated[
         tuple[Share, ...] | Share,
-        about("softmax confidence below which a level defers: one for all levels, or one for each; 0: never"),
+        about("softmax confidence below which a level defers: one, or one for each; 0: never"),
     ] = 0.5
-    thresholds: Annotated[
-        tuple[float, ...] | float, about("share of votes above which a level answers, from 1/2: one, or one for each")
-    ] = 0.5
+    thresholds: Annotated[tuple[float, ...] | float, about("share of votes to answer, from 1/2: one, or each")] = 0.5
 
 
-class CertifyConfig(VotingConfig):
+class CertifyConfig(Selection, VotingConfig):
     """What is certified in the end."""
 
     rules: Annotated[
         tuple[Combination, ...], about("rules of a Dual, each a system of its own; none: only the cascade is certified")
     ] = ("min", "consensus")
     experts: Annotated[bool, about("also certify each expert by itself")] = True
-    start: Annotated[int, about("index of the first input")] = 0
-    skip: Annotated[int, about("take every SKIP-th input")] = 1
-    max: Annotated[int | None, about("take at most this many inputs")] = None
 
     @model_validator(mode="after")
     def _rules_once(self) -> Self:
@@ -306,4 +290,4 @@ class CertifyConfig(VotingConfig):
     @property
     def request(self) -> dict[str, Any]:
         """What `certify_run` is asked, as its keywords."""
-        return {**super().request, "start": self.start, "skip": self.skip, "maximum": self.max}
+        return {**super().request, **self.inputs}

@@ -2,7 +2,6 @@
 
 from typing import Annotated, Any, Literal
 
-import torch
 from pydantic import Field, model_validator
 
 from sigmax.config.toml import Place
@@ -13,8 +12,23 @@ from sigmax.rules.procedure import Rule
 from sigmax.rules.sampling import Sampling, asked
 
 DATA, SYSTEM = Place(prefixes=True), Place(names=("zoo:", "hub:"))  # how places are written
+Source = Annotated[
+    str, DATA, about("digits, mnist:PATH, fashion:PATH, cifar10:PATH, cifar100:PATH, npz:FILE or folder:PATH")
+]
 Grid = Annotated[int, Field(ge=1, le=FINEST_GRID)]  # steps from 0 to 1
-DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+class Selection(Options):
+    """Which inputs of a split are certified."""
+
+    start: Annotated[int, about("index of the first input")] = 0
+    skip: Annotated[int, about("take every SKIP-th input")] = 1
+    max: Annotated[int | None, about("take at most this many inputs")] = None
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """As keywords of `select` and `certify_run`."""
+        return {"start": self.start, "skip": self.skip, "maximum": self.max}
 
 
 class VotingConfig(Options):
@@ -32,7 +46,8 @@ class VotingConfig(Options):
     device: Annotated[str | None, about("where networks vote, if not on the file's device")] = None
     dtype: Annotated[Literal["fp32", "bf16", "fp16"], about("arithmetic of the networks")] = "fp32"
     compile: Annotated[
-        Literal["off", "default", "graphs", "tuned", "auto"], about("how networks are compiled, as `certify` says")
+        Literal["off", "default", "graphs", "tuned", "denoiser", "auto"],
+        about("how networks are compiled, as `certify` says"),
     ] = "off"
     batch: Annotated[Count | None, about("noisy inputs in a forward pass")] = None
 
@@ -56,7 +71,7 @@ class VotingConfig(Options):
         """How networks vote, as keywords of `Smoothed` and `load`; `device` where none is named."""
         return {
             "device": self.device or device,
-            "dtype": DTYPES[self.dtype],
+            "dtype": self.dtype,
             "compile": self.compile,
             "batch": self.batch,
         }

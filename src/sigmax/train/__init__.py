@@ -1,23 +1,17 @@
 """Training: one loop, a file for each method, and the way from a data set to a routed system.
 
-    from sigmax import data, train
-
-    digits = data.load("digits", "train")
-    train.train_classifier(digits, architecture="small-cnn", sigma=0.25, out="digits-0.25.safetensors")
-
-A new method is a `Method` in a file of its own that registers it; the loop, the noise addresses and the exact resume
-are shared. Dual smoothing adds the router, trained on labels (`sigmax.jobs.label`), and fine-tuning of the experts
-under the routed noise; `sigmax.pipeline` does all of it from one file.
+A new method is a `Method` in a file of its own that registers it. Dual smoothing adds the router, trained on labels
+(`sigmax.jobs.label`), and fine-tuning of the experts under the routed noise; `sigmax.pipeline` does all of it from one
+file.
 """
 
-from sigmax.train.choose import Choice, choose_sigmas
+from sigmax.train.choose import choose_sigmas
 from sigmax.train.classifier import train_classifier
 from sigmax.train.denoiser import DENOISING, Denoising, train_denoiser
 from sigmax.train.finetune import FINE_TUNING, fine_tune, routes_of
 from sigmax.train.loop.fit import fit
 from sigmax.train.loop.noisy import noisy_copies
 from sigmax.train.loop.partial import Partial
-from sigmax.train.loop.progress import EpochReport
 from sigmax.train.loop.settings import Settings
 from sigmax.train.methods.base import Batch, Examples, Method, Score
 from sigmax.train.methods.field_noise import FieldNoise
@@ -25,8 +19,7 @@ from sigmax.train.methods.gaussian import GaussianTraining
 from sigmax.train.methods.registry import make_method, register
 from sigmax.train.methods.several_noises import Mixed, MixedConsistency, Routed, RoutedConsistency
 from sigmax.train.router.loss import Router
-from sigmax.train.router.objective import Certified, Weighted
-from sigmax.train.router.presets import PRESETS, router_preset
+from sigmax.train.router.presets import PRESETS
 from sigmax.train.router.train import train_router
 
 __all__ = [
@@ -34,10 +27,7 @@ __all__ = [
     "FINE_TUNING",
     "PRESETS",
     "Batch",
-    "Certified",
-    "Choice",
     "Denoising",
-    "EpochReport",
     "Examples",
     "FieldNoise",
     "GaussianTraining",
@@ -50,14 +40,12 @@ __all__ = [
     "Router",
     "Score",
     "Settings",
-    "Weighted",
     "choose_sigmas",
     "fine_tune",
     "fit",
     "make_method",
     "noisy_copies",
     "register",
-    "router_preset",
     "routes_of",
     "train_classifier",
     "train_denoiser",

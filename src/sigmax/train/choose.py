@@ -37,22 +37,14 @@ class Optimum(NamedTuple):
 
 @dataclass(frozen=True)
 class Choice:
-    """The noise levels chosen, and what perfect routing among the first 1, 2 ... of them attains.
+    """The noise levels chosen, and what perfect routing among the first 1, 2 ... of them attains."""
 
-    sigmas     the chosen, rising
-    order      the chosen, in the order of choice: the first j of them are the greedy set of size j
-    attained   F of the first 1, 2 ... k of `order`
-    objective  what F measures
-    whole      F of the whole grid: no set attains more, where F is "acr" or certified accuracy
-    optima     the best set of each size, where `exact` asked for them
-    """
-
-    sigmas: tuple[float, ...]
-    order: tuple[float, ...]
-    attained: tuple[float, ...]
-    objective: str
-    whole: float
-    optima: tuple[Optimum, ...] = ()
+    sigmas: tuple[float, ...]  # the chosen, rising
+    order: tuple[float, ...]  # in the order of choice: the first j of them are the greedy set of size j
+    attained: tuple[float, ...]  # F of the first 1, 2 ... k of `order`
+    objective: str  # what F measures
+    whole: float  # F of the whole grid: no set attains more, where F is "acr" or certified accuracy
+    optima: tuple[Optimum, ...] = ()  # the best set of each size, where `exact` asked for them
 
     def frame(self) -> "pd.DataFrame":
         """One row a size: the sigma added, F attained, the gain over the row before, the share of the grid's F."""
@@ -77,16 +69,14 @@ def choose_sigmas(
 ) -> Choice:
     """k noise levels of the grid, each added because it gains most: F is at least 1 - 1/e (63%) of the best set's.
 
-    Guaranteed for "acr" and certified accuracy, which are monotone and submodular (a sigma gains less, the more are
-    there already); usually greedy finds the best set itself, which `exact` checks by trying all sets of up to k.
-    F is measured on the inputs of the table, with a router that always picks the best expert: a real router attains
-    less, so look at what the last sigmas gain before training experts for them.
+    Guaranteed for "acr" and certified accuracy, which are monotone and submodular; usually greedy finds the best set
+    itself, which `exact` checks by trying all sets of up to k. A real router attains less than F, so look at what the
+    last sigmas gain before training experts for them.
 
-    table: a column a sigma, a row an input, radii of the true class, 0 where it was not certified; or `Labels`
-    whose experts form the grid. objective: "acr" (the mean radius), a list of radii (certified accuracy, the mean
-    over them), or a function of the (N,) best radii, for which nothing is guaranteed.
-    Source: Nemhauser, Wolsey & Fisher (1978), "An analysis of approximations for maximizing submodular set
-    functions": F is a location problem, with inputs as clients and noise levels as sites.
+    table: a column a sigma, a row an input, radii of the true class, 0 where it was not certified; or `Labels` whose
+    experts form the grid. objective: "acr" (the mean radius), a list of radii (certified accuracy, the mean over them),
+    or a function of the (N,) best radii, for which nothing is guaranteed.
+    Source: Nemhauser, Wolsey & Fisher (1978), "An analysis of approximations for maximizing submodular set functions".
     """
     sigmas, radii = _grid(table)
     _check_size(k, len(sigmas), exact=exact)

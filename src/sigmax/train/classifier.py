@@ -2,17 +2,17 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from torch import nn
 
 from sigmax.data import Dataset
 from sigmax.errors import RequestError
 from sigmax.models import Classifier, Normalisation
+from sigmax.train.loop.fit import Watching
 from sigmax.train.loop.held_out import divided, first
 from sigmax.train.loop.network import described, examples_of, sources_of, train_network
 from sigmax.train.loop.noisy import NoiseName, noise_note, refuse_denoiser
-from sigmax.train.loop.progress import OnEpoch, OnStep
 from sigmax.train.loop.quick_check import IMAGES, QuickCheck
 from sigmax.train.loop.settings import Settings
 from sigmax.train.loop.stored import on_device
@@ -37,38 +37,33 @@ def train_classifier(
     method: Callable[[float], Method] | None = None,
     validation: float | Dataset = 0.0,
     validate_every: int = 10,
-    on_epoch: OnEpoch | None = None,
-    on_step: OnStep | None = None,
+    **watching: Unpack[Watching],
 ) -> Path:
     """Train the architecture on the data with noise of level `sigma`, in pixels; returns the checkpoint's path, `out`.
 
-    noise: its distribution; of "uniform" and "splitting" noise `sigma` is the scale.
-    What is wrong with the request is said before anything is trained. A run that was cut short goes on when
-    called again with the same request, and ends with the weights it would have had; a finished one returns at
-    once. A file at `out` of another request is never overwritten. Beside `out` lie its metrics
-    (`.metrics.jsonl`, one line an epoch) and, until the end, its state (`.partial`).
+    noise: its distribution; of "uniform" and "splitting" noise `sigma` is the scale. method: makes the training method
+    of a noise; without it the cross-entropy of noisy images. start: a classifier whose weights to begin with, which
+    also decides architecture, options and normalisation; of another number of classes its last layer is begun afresh.
+    denoiser: removes the noise before the classifier sees an image, and stays as it is; what is written is the
+    classifier alone. tune_denoiser: a copy of it is trained by the same loss, and written to `denoiser_path(out)`.
+    validation: a share of the images to hold out, or images of another split, on (some of) which the metrics say every
+    `validate_every` epochs how the smoothed classifier does (`QuickCheck`).
 
-    `method(sigma)` is the training method, of that noise; without it the cross-entropy of noisy images.
-    `start`: a classifier whose weights to begin with, which also decides architecture, options and normalisation; of
-    another number of classes its last layer is begun afresh.
-    `denoiser` (denoised training): removes the noise before the classifier sees an image, and stays as it is; what is
-    written is the classifier alone. `tune_denoiser`: a copy of it is trained by the same loss, and written beside
-    `out` (NAME.safetensors) as NAME.denoiser.safetensors (`denoiser_path`).
-    `validation`: a share of the images to hold out, or images of another split. Every `validate_every` epochs, and
-    after the last, the metrics' `validation` says how the smoothed classifier does on (some of) them (`QuickCheck`).
-    A share is never trained on, so it is part of the plan; checking is not.
-    `on_step(done, total)`: without it a terminal or a notebook shows a bar, and `sigmax.silent` shows none.
+    What is wrong with the request is said before anything is trained. A run that was cut short goes on when called
+    again with the same request, and ends with the weights it would have had; a finished one returns at once, and a file
+    of another request is never overwritten. Beside `out` lie its metrics (`.metrics.jsonl`) and, until the end, its
+    state.
     """
     sigma, settings = float(sigma), settings or Settings()
     refuse_denoiser(denoiser, noise)
-    made = GaussianTraining(sigma, noise=noise) if method is None else _of_noise(method(sigma), noise)
+    made = _checked(GaussianTraining(sigma, noise=noise) if method is None else method(sigma), noise, denoiser)
     dataset.needed_labels("training a classifier")
     division = divided(dataset, validation, settings.seed)
     network: dict[str, Any] = {"architecture": architecture, "options": options, "normalisation": normalisation}
     description = described(dataset, start, classes=len(dataset.classes), sigma=sigma, same_classes=False, **network)
     return train_network(
         description,
-        _checked(made, denoiser),
+        made,
         examples_of(division.training),
         settings,
         out=Path(out),
@@ -78,24 +73,19 @@ def train_classifier(
         denoiser=denoiser,
         tune_denoiser=tune_denoiser,
         validate=_quick_check(division.held_out, sigma, noise, settings, validate_every),
-        on_epoch=on_epoch,
-        on_step=on_step,
+        **watching,
     )
 
 
-def _checked(method: Method, denoiser: nn.Module | None) -> Method:
-    if denoiser is not None and isinstance(method, OwnNoise):
-        raise RequestError(
-            f"denoised training has one noise for all images, and {method.name} has one for each; leave one out"
-        )
-    return method
-
-
-def _of_noise(method: Method, noise: NoiseName) -> Method:
+def _checked(method: Method, noise: NoiseName, denoiser: nn.Module | None) -> Method:
     if method.noise != noise:
         raise RequestError(
             f"the method {method.name!r} trains under {method.noise} noise, and noise={noise!r} was asked for; make it "
             f"with noise={noise!r}"
+        )
+    if denoiser is not None and isinstance(method, OwnNoise):
+        raise RequestError(
+            f"denoised training has one noise for all images, and {method.name} has one for each; leave one out"
         )
     return method
 

@@ -12,12 +12,7 @@ from sigmax.schemes.scheme import Scheme
 
 
 class DenoisedTraining(nn.Module):
-    """`network(denoise(noisy, sigma))`, of which the network alone is trained, moved, saved and averaged.
-
-    Methods with one noise for all images call it as `model(noisy)`, and `sigma` is theirs; those with several pass
-    the noise of each image (see `answers`). `joint`: the denoiser is trained, moved and averaged too. It learns what
-    the network needs, so its output may no longer look like an image.
-    """
+    """`network(denoise(noisy, sigma))`, of which the network alone is trained, or with `joint` the denoiser too."""
 
     takes_sigma = True
 

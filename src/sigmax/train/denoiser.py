@@ -14,7 +14,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Unpack
 
 import numpy as np
 import torch
@@ -26,11 +26,10 @@ from sigmax.config.validation import Positive, Weight, about, options
 from sigmax.data import Dataset
 from sigmax.errors import RequestError
 from sigmax.models import Denoiser
-from sigmax.train.loop.fit import VALIDATION, seeded
+from sigmax.train.loop.fit import VALIDATION, Watching, seeded
 from sigmax.train.loop.held_out import divided, first
 from sigmax.train.loop.network import described, examples_of, sources_of, train_network
 from sigmax.train.loop.noisy import noisy_copies, uniform
-from sigmax.train.loop.progress import OnEpoch, OnStep
 from sigmax.train.loop.quick_check import IMAGES
 from sigmax.train.loop.settings import Settings
 from sigmax.train.loop.stored import in_unit, on_device
@@ -44,10 +43,7 @@ _TOGETHER = 256  # images checked at a time
 
 @options
 class Denoising(Method):
-    """The loss above, with sigma uniform between `low` and `high`.
-
-    Right, for display, is the share of the noise's energy that was removed.
-    """
+    """The loss above, sigma uniform from `low` to `high`; right is the share of the noise's energy removed."""
 
     name: ClassVar[str] = "denoising"
     low: Annotated[Positive, about("least noise, in pixels")]
@@ -95,10 +91,7 @@ class Denoising(Method):
 
 @dataclass(frozen=True)
 class NoiseCheck:
-    """Called after each epoch: how close denoised images come to clean ones that are not trained on.
-
-    The mapping it returns: `sigmas`, the ends of the range and its middle, and `psnr`, in decibel, at each.
-    """
+    """Called after each epoch: `psnr` (dB) of denoised images not trained on, at the range's ends and middle."""
 
     pixels: Tensor  # (n, C, H, W), on the device of the model, uint8 or float32 in [0, 1]
     sigmas: tuple[float, ...]
@@ -131,20 +124,22 @@ def train_denoiser(
     weight: float = 0.0,
     start: Denoiser | None = None,
     validation: float | Dataset = 0.0,
-    on_epoch: OnEpoch | None = None,
-    on_step: OnStep | None = None,
+    **watching: Unpack[Watching],
 ) -> Path:
     """Train a denoiser for noise between `sigmas`, in pixels, and return the checkpoint's path, `out`.
 
-    A run is checked, goes on, ends and is kept apart from others as `train_classifier` says; labels are not used.
-    classifier, weight: add the classifier's loss. start: a denoiser whose weights to begin with, which also decides
-    architecture and options. validation: a share of the images to hold out, or images of another split; the
-    metrics' `validation` says after every epoch how near (some of) them are denoised.
+    As `train_classifier`, without labels; `validation` says how near (some of) the images are denoised.
+    classifier, weight: add the classifier's loss. start: a denoiser whose weights to begin with.
     """
     settings = settings or DENOISING
     low, high = (float(sigma) for sigma in sigmas)
     method = Denoising(low, high, weight=float(weight), classifier=classifier)
-    _check_classifier(classifier, dataset)
+    known = models.describe(classifier)
+    if known is not None and (known.denoises or known.input_shape != dataset.shape):
+        raise RequestError(
+            f"the classifier is {known.architecture!r} for images of shape {known.input_shape} and {known.classes} "
+            f"classes; for these images, {dataset.shape}, another is needed"
+        )
     division = divided(dataset, validation, settings.seed)
     check = None
     if division.held_out is not None:
@@ -160,15 +155,5 @@ def train_denoiser(
         notes={"sigmas": [low, high]},
         start=start,
         validate=check,
-        on_epoch=on_epoch,
-        on_step=on_step,
+        **watching,
     )
-
-
-def _check_classifier(classifier: nn.Module | None, dataset: Dataset) -> None:
-    described = models.describe(classifier)
-    if described is not None and (described.denoises or described.input_shape != dataset.shape):
-        raise RequestError(
-            f"the classifier is {described.architecture!r} for images of shape {described.input_shape} and "
-            f"{described.classes} classes; for these images, {dataset.shape}, another is needed"
-        )

@@ -1,9 +1,6 @@
 """Fine-tune the experts of a dual system under the noise its router gives each input.
 
-Source: Dual randomized smoothing (Sun et al. 2026), Sec. 5.2.2: cross-entropy on x + sigma(x) * noise, where
-sigma(x) is the smoothed router's choice. The paper's classifier is one network for all noise levels; experts with a
-network each are trained on the inputs that are routed to them. Experts that were trained for consistency can be
-asked for it here too, which is not in the paper.
+Source: Dual randomized smoothing (Sun et al. 2026), Sec. 5.2.2, whose experts are one network for all noise levels.
 """
 
 import hashlib
@@ -27,7 +24,6 @@ from sigmax.numbers import is_whole
 from sigmax.progress import counting_on, shown
 from sigmax.radius.noise import Gaussian
 from sigmax.request import refuse_other
-from sigmax.rules.certificate import leading
 from sigmax.rules.smoothed import SmoothedRule
 from sigmax.schemes.dual import Dual
 from sigmax.schemes.scheme import Scheme
@@ -36,13 +32,13 @@ from sigmax.systems.folder import fingerprint
 from sigmax.train.denoised import classifier_of, denoiser_of
 from sigmax.train.loop.network import examples_of, sources_of, train_network
 from sigmax.train.loop.progress import OnStep
+from sigmax.train.loop.quick_check import votes_of
 from sigmax.train.loop.settings import Settings
 from sigmax.train.methods.several_noises import Routed, RoutedConsistency
 
 FINE_TUNING = Settings(  # the paper's, on CIFAR-10; it names no schedule
     epochs=15, batch=128, optimiser="adamw", lr=2e-5, weight_decay=0.01, schedule="constant"
 )
-ROUTED_TOGETHER = 256  # inputs a call of the router
 FEWEST_VOTES = 2  # a prediction, where the votes come from, needs as many
 ROUTES = "routes.json"
 Routes = NDArray[np.int64]
@@ -63,15 +59,11 @@ def fine_tune(
 ) -> Dual:
     """The same system with experts fine-tuned on the data, each input under the noise that the router gives it.
 
-    What is wrong with the request is said before anything is computed. `n` votes decide each input's route. The
-    routes and the new networks, one file for each network of the experts, are kept in `folder`: a call that was cut
-    short goes on when repeated and ends with the same weights, a finished one returns at once, and files of another
-    request are never overwritten. Of experts that denoise first the classifier is fine-tuned, on denoised
-    images, and the denoiser stays. Experts whose route no input takes stay as they are. Before the training
-    `on_routes` gets the number of inputs of each route, and `on_warning` a warning for every route without any.
-
-    `consistency` is the weight of agreement between two noisy copies of an input, as in the method of that name; a
-    step's batch then holds two copies each of half as many inputs.
+    `n` votes decide each input's route. Routes and new networks are kept in `folder`, and resumed as `train_classifier`
+    says. Of experts that denoise first the classifier alone is tuned, on denoised images. Experts whose route no input
+    takes stay as they are, and `on_warning` says so; `on_routes` gets the number of inputs of each route.
+    consistency: weight of agreement between two noisy copies of an input; a batch then holds two of half as many
+    inputs.
     """
     settings, folder = settings or FINE_TUNING, Path(folder)
     groups = shared_networks(dual.experts)
@@ -82,7 +74,12 @@ def fine_tune(
         "router": {"system": fingerprint(dual.router), "votes": int(n), "seed": check_uint64("seed", seed)},
     }
     routes = _kept_routes(folder / ROUTES, dual.router, dataset, sources)
-    _tell_routes(dual, groups, routes, on_routes, on_warning)
+    counts = np.bincount(routes, minlength=len(dual.experts)).tolist()
+    if on_routes is not None:
+        on_routes(counts)
+    if on_warning is not None:
+        for warning in _empty_routes(dual.experts, groups, counts):
+            on_warning(warning)
     # Which inputs go where depends on a machine's last bits: the networks' plans hold on to it.
     sources["routes"] = hashlib.sha256(routes.astype("<i8").tobytes()).hexdigest()[:32]
     taken = {first: np.flatnonzero(np.isin(routes, group)) for first, group in groups.items()}
@@ -109,22 +106,6 @@ def fine_tune(
     return Dual(dual.router, experts, rule=dual.combination)
 
 
-def _tell_routes(
-    dual: Dual,
-    groups: Mapping[int, Sequence[int]],
-    routes: Routes,
-    on_routes: Callable[[list[int]], None] | None,
-    on_warning: Callable[[str], None] | None,
-) -> None:
-    """Report how many inputs take each route, and warn of routes that none takes."""
-    counts = np.bincount(routes, minlength=len(dual.experts)).tolist()
-    if on_routes is not None:
-        on_routes(counts)
-    if on_warning is not None:
-        for warning in _empty_routes(dual.experts, groups, counts):
-            on_warning(warning)
-
-
 def check_tuning(settings: Settings, consistency: float) -> None:
     """Raise unless experts can be fine-tuned like this, whichever they are."""
     _method((), consistency).images(settings.batch)
@@ -148,13 +129,8 @@ def _empty_routes(
 
 def routes_of(router: Smoothed, dataset: Dataset, *, n: int = 100, seed: int = 0) -> Routes:
     """(N,) which route most of `n` votes take, for every input."""
-    found: list[int] = []
-    for first in range(0, len(dataset), ROUTED_TOGETHER):
-        part = range(first, min(first + ROUTED_TOGETHER, len(dataset)))
-        # Which route leads is asked, not whether it is shown to lead: any alpha will do.
-        votes = router.predict(dataset.pixels(part), n=n, alpha=0.5, seed=seed, ids=part)
-        found += [leading(vote.stages[0].counts)[0] for vote in votes]
-    return np.array(found, dtype=np.int64)
+    routes: Routes = votes_of(router, dataset, np.arange(len(dataset)), n=n, seed=seed).argmax(axis=1)
+    return routes
 
 
 def shared_networks(experts: Sequence[Scheme]) -> dict[int, list[int]]:

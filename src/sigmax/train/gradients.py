@@ -9,7 +9,7 @@ Source: Sun et al. (2025), "Average Certified Radius is a Poor Metric for Random
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +20,10 @@ from torch import nn
 
 from sigmax.data import Dataset
 from sigmax.errors import RequestError, RunError
+from sigmax.progress import Watch
 from sigmax.schemes.smoothed import Smoothed
 from sigmax.train.loop.fit import seeded
+from sigmax.train.loop.quick_check import votes_of
 from sigmax.train.methods.base import Batch, Method
 
 if TYPE_CHECKING:
@@ -29,8 +31,6 @@ if TYPE_CHECKING:
 
 LAST_EPOCH = 1_000_000  # past every warm-up
 GRADIENT = 3  # with the seed and an input's index: where the method's own noise is sampled
-VOTED_TOGETHER = 256  # inputs a call of the smoothed classifier
-OnInput = Callable[[int, int], None]  # inputs done, inputs in all
 
 
 @dataclass(frozen=True)
@@ -93,18 +93,15 @@ def gradient_shares(
     epoch: int = LAST_EPOCH,
     seed: int = 0,
     device: str | torch.device | None = None,
-    on_input: OnInput | None = None,
+    on_input: Watch | None = None,  # inputs done, inputs in all
 ) -> GradientShares:
     """p_A and gradient norm of the inputs at `indices`, by default all, for any model and method.
 
-    p_A is of `samples` votes under noise `sigma`, with the addresses certification would use. The gradient is of
-    the loss that the method gives the input by itself, without augmentation, the model in eval mode and left so,
-    in the parameters that are trained. `epoch`, from 0: what the method does there; by default past all warm-ups.
-    An input's numbers depend on its index and the seed, not on the other inputs.
-
-    Costs `samples` forward passes an input, and one step of the method at a time: a batch of one image and its
-    copies, since methods attack, sort and sample in ways that cannot be batched without mixing gradients.
-    `device`: where to compute; by default where the model is.
+    p_A is of `samples` votes under noise `sigma`, with the addresses certification would use. The gradient is of the
+    loss that the method gives the input by itself at `epoch` (by default past all warm-ups), without augmentation and
+    in eval
+    mode: one step of the method an input, since methods attack, sort and sample in ways that cannot be batched without
+    mixing gradients. An input's numbers depend on its index and the seed, not on the other inputs.
     """
     labels = dataset.needed_labels("measuring gradients by p_A")
     chosen = np.arange(len(dataset)) if indices is None else np.asarray(indices, dtype=np.int64)
@@ -113,7 +110,9 @@ def gradient_shares(
     parameters = [parameter for parameter in model.to(device).eval().parameters() if parameter.requires_grad]
     if not parameters:
         raise RequestError("no parameter of the model is trained (requires_grad), so there is no gradient to measure")
-    p_a = true_share(model, dataset, chosen, sigma=sigma, samples=samples, seed=seed)
+    smoothed = Smoothed(model, sigma=sigma, classes=len(dataset.classes))
+    votes = votes_of(smoothed, dataset, chosen, n=samples, seed=seed)
+    p_a = votes[np.arange(len(chosen)), labels[chosen]] / samples
     norms = np.empty(len(chosen))
     for done, index in enumerate(chosen.tolist()):
         norms[done] = _norm(model, method, dataset, index, parameters, epoch=epoch, seed=seed)
@@ -125,22 +124,6 @@ def gradient_shares(
             f"the gradient of {len(wrong)} inputs, first of number {wrong[0]}, is not finite; check the weights"
         )
     return GradientShares(chosen, labels[chosen], p_a, norms, float(sigma), samples, method.plan())
-
-
-def true_share(
-    model: nn.Module, dataset: Dataset, indices: NDArray[np.int64], *, sigma: float, samples: int, seed: int
-) -> NDArray[np.float64]:
-    """p_A: the share of `samples` noisy votes for the true class, of each input."""
-    smoothed = Smoothed(model, sigma=sigma, classes=len(dataset.classes))
-    labels = dataset.needed_labels("p_A")
-    shares: list[float] = []
-    for first in range(0, len(indices), VOTED_TOGETHER):
-        part = indices[first : first + VOTED_TOGETHER].tolist()
-        # The counts are asked for, not whether they show a class to lead: any alpha will do.
-        votes = smoothed.predict(dataset.pixels(part), n=samples, alpha=0.5, seed=seed, ids=part)
-        counts = (vote.stages[0].counts for vote in votes)
-        shares += [found[label] / samples for found, label in zip(counts, labels[part].tolist(), strict=True)]
-    return np.array(shares)
 
 
 def _norm(

@@ -28,7 +28,7 @@ def dual(trained, tmp_path_factory):
 
 
 def words(dual, out, *more, epochs=2):
-    asked = ("--data", "digits", "--epochs", epochs, "--lr", 0.001, "--set", "n=20", "--set", "consistency=5")
+    asked = ("--data", "digits", "--epochs", epochs, "--lr", 0.001, "--set", "votes=20", "--set", "consistency=5")
     return ["finetune", dual, *asked, "--out", out, *more]
 
 
@@ -69,7 +69,7 @@ def test_bad_requests_end_with_code_2_before_any_work(dual, trained, tmp_path, s
         (words(tmp_path / "absent", tmp_path / "new"), "expected a system folder"),
         (words(dual, dual), "is the system to begin with"),
         (words(dual, taken), "holds a system that this command did not write"),
-        (words(dual, tmp_path / "new", "--set", "n=1"), "n: expected a whole number of at least 2 votes, got 1"),
+        (words(dual, tmp_path / "new", "--set", "votes=1"), "votes: expected a number of at least 2, got 1"),
         (words(dual, tmp_path / "new", epochs=0), "training.epochs: expected a number of at least 1, got 0"),
         (
             words(dual, tmp_path / "new", "--set", "consistency=-1"),

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from sigmax.errors import RequestError, RunError
 from sigmax.train import Examples, GaussianTraining, Method, Partial, Score, Settings, fit
-from sigmax.train.loop.progress import EpochReport, last_epoch, metrics_file
+from sigmax.train.loop.progress import EpochReport, last_report, metrics_file, metrics_path
 
 SETTINGS = Settings(epochs=4, batch=16, lr=0.05, seed=3, augment="crop")
 
@@ -297,14 +297,15 @@ def test_an_epoch_in_a_line():
 
 def test_the_last_epoch_can_be_read_back(run, tmp_path):
     _, _, reports = run("m")
-    assert last_epoch(tmp_path / "m.jsonl") == reports[-1]
+    (tmp_path / "m.jsonl").replace(metrics_path(tmp_path / "net"))
+    assert last_report(tmp_path / "net") == reports[-1]
     before = {"epoch": 3, "epochs": 3, "loss": 0.1, "accuracy": 0.9, "lr": 0.1, "seconds": 1.0}
-    (tmp_path / "old.jsonl").write_text(json.dumps(before) + "\n")
-    assert last_epoch(tmp_path / "old.jsonl") == EpochReport(3, 3, 0.1, 0.9, 0.1, 1.0)
+    metrics_path(tmp_path / "old").write_text(json.dumps(before) + "\n")
+    assert last_report(tmp_path / "old") == EpochReport(3, 3, 0.1, 0.9, 0.1, 1.0)
     for content in ("", "{}", "3", '{"epoch": 3, '):
-        (tmp_path / "odd.jsonl").write_text(content)
-        assert last_epoch(tmp_path / "odd.jsonl") is None
-    assert last_epoch(tmp_path / "absent.jsonl") is None
+        metrics_path(tmp_path / "odd").write_text(content)
+        assert last_report(tmp_path / "odd") is None
+    assert last_report(tmp_path / "absent") is None
 
 
 def test_two_runs_to_the_same_output_are_refused(run, tmp_path):

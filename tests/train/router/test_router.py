@@ -16,9 +16,9 @@ from sigmax.jobs.label.labels import make_labels as label
 from sigmax.train import Settings
 from sigmax.train.calibrate.answers import network_of
 from sigmax.train.loop.held_out import split
+from sigmax.train.router.check import warning_of_collapse
 from sigmax.train.router.loss import Router
 from sigmax.train.router.options import advice
-from sigmax.train.router.shares import warning_of_collapse
 from sigmax.train.router.train import train_router
 
 QUICK = Settings(epochs=6, batch=16, optimiser="adamw", lr=0.01, weight_decay=0.01)

@@ -1,7 +1,4 @@
-"""`sigmax build cascade`: levels tried in order, each of which answers or defers to the next.
-
-`sigmax build multiscale` builds the cascade of noise levels of Jeong & Shin (2024).
-"""
+"""`sigmax build cascade`, and `multiscale`, the cascade of noise levels of Jeong & Shin (2024)."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,16 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sigmax.cli import options as opt
-from sigmax.cli.build.networks import (
-    Denoiser,
-    Grid,
-    SystemOut,
-    base_network,
-    conclude,
-    noise_of,
-    trained_split,
-    warnings_shown,
-)
+from sigmax.cli.build import networks as shared
 from sigmax.cli.progress import warn_of_noise
 from sigmax.errors import RequestError
 
@@ -31,32 +19,19 @@ if TYPE_CHECKING:
 def cascade(
     parts: Annotated[
         list[str],
-        typer.Argument(
-            metavar="LEVEL... LAST",
-            help="The levels' checkpoints, usually the one with the most noise first; then what answers where every "
-            "level defers: a system of any kind, or a checkpoint.",
-        ),
+        typer.Argument(metavar="LEVEL... LAST", help="The levels' checkpoints; then a system, or one more checkpoint."),
     ],
-    out: SystemOut,
+    out: shared.SystemOut,
     sigma: Annotated[
         str | None,
-        typer.Option(
-            metavar="NOISE",
-            help="Noise of each level, such as 1.0,0.5 (default: as each was trained); uniform:1.0,0.5 for l1.",
-        ),
+        typer.Option(metavar="NOISE", help="Of each level: 1.0,0.5, or uniform:1.0,0.5 (default: as trained)."),
     ] = None,
     confidence: Annotated[
-        str,
-        typer.Option(
-            help="Softmax confidence below which a noisy copy votes to defer: one number, or one for each level. 0: "
-            "the level's votes never defer. `sigmax calibrate` chooses it."
-        ),
+        str, typer.Option(help="Softmax confidence below which a level's votes defer (0: never): one, or one for each.")
     ] = "0",
-    threshold: Annotated[
-        str, typer.Option(help="p_A above which a level answers: one number from 0.5, or one for each level.")
-    ] = "0.5",
-    grid: Grid = None,
-    denoiser: Denoiser = None,
+    threshold: Annotated[str, typer.Option(help="p_A, from 0.5, above which a level answers: one, or all.")] = "0.5",
+    grid: shared.Grid = None,
+    denoiser: shared.Denoiser = None,
     store: opt.Store = "fp32",
 ) -> None:
     """Try levels in order: each answers where one class has enough votes, and defers to the next elsewhere.
@@ -78,26 +53,16 @@ def cascade(
         _level(Path(path), noise, at, least, denoiser, [final], grid=grid)
         for path, at, least in zip(levels, sigmas, confidences, strict=True)
     ]
-    with warnings_shown():
-        scheme = Cascade(tried, last=final, thresholds=thresholds)
-    conclude(scheme, out, store=store)
+    shared.conclude(Cascade(tried, last=final, thresholds=thresholds), out, store=store)
 
 
 def multiscale(
-    networks: Annotated[
-        list[Path],
-        typer.Argument(metavar="NETWORK...", help="One checkpoint for all noise levels, or one for each."),
-    ],
-    sigmas: Annotated[
-        str,
-        typer.Option(metavar="NOISE", help="Noise levels, rising, such as 0.25,0.5,1; uniform:0.5,1 for radii in l1."),
-    ],
-    out: SystemOut,
-    threshold: Annotated[
-        str, typer.Option(help="p_A above which a level answers: one number from 0.5, or one for each but the last.")
-    ] = "0.5",
-    grid: Grid = None,
-    denoiser: Denoiser = None,
+    networks: Annotated[list[Path], typer.Argument(metavar="NETWORK...", help="One for all levels, or one for each.")],
+    sigmas: Annotated[str, typer.Option(metavar="NOISE", help="Rising levels, as 0.25,0.5,1; uniform:0.5,1 for l1.")],
+    out: shared.SystemOut,
+    threshold: Annotated[str, typer.Option(help="p_A, from 0.5, above which a level answers: one, or all.")] = "0.5",
+    grid: shared.Grid = None,
+    denoiser: shared.Denoiser = None,
     store: opt.Store = "fp32",
 ) -> None:
     """Try noise levels from the largest to the smallest; the first with a clear majority answers.
@@ -112,7 +77,7 @@ def multiscale(
     marks = opt.numbers(threshold, "--threshold", "numbers from 0.5 to below 1, such as 0.5 or 0.5,0.6")
     for level in levels if noise == "gaussian" else ():
         warn_of_noise(level)
-    models, described = zip(*(base_network(path, denoiser) for path in networks), strict=True)
+    models, described = zip(*(shared.base_network(path, denoiser) for path in networks), strict=True)
     scheme = Multiscale(
         models[0] if len(models) == 1 else list(models),
         sigmas=levels,
@@ -121,7 +86,7 @@ def multiscale(
         thresholds=marks[0] if len(marks) == 1 else marks,
         **({} if grid is None else {"grid": grid}),
     )
-    conclude(scheme, out, store=store)
+    shared.conclude(scheme, out, store=store)
 
 
 def _each(listed: str, count: int, option: str, expected: str) -> list[float]:
@@ -145,8 +110,8 @@ def _level(
     from sigmax.models import selective
     from sigmax.schemes.smoothed import Smoothed
 
-    model, description = base_network(path, denoiser, others)
-    own = noise_of(path, description, noise, level, grid=grid)
+    model, description = shared.base_network(path, denoiser, others)
+    own = shared.noise_of(path, description, noise, level, grid=grid)
     base = selective(model, confidence=confidence) if confidence else model
     return Smoothed(base, noise=own, classes=description.classes)
 
@@ -156,6 +121,6 @@ def _last(source: str, denoiser: str | None, grid: int | None) -> "Scheme":
     from sigmax import systems
 
     if Path(source).suffix == ".safetensors":
-        split = trained_split(Path(source))
+        split = shared.trained_split(Path(source))
         return split if split is not None else _level(Path(source), None, None, 0.0, denoiser, [], grid=grid)
     return systems.load(source)

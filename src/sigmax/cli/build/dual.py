@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from sigmax.cli import options as opt
-from sigmax.cli.build.networks import Denoiser, SystemOut, conclude, denoised, noise_of, warnings_shown
+from sigmax.cli.build.networks import Denoiser, SystemOut, conclude, denoised, noise_of
 from sigmax.cli.progress import complain
 from sigmax.errors import RequestError
 
@@ -17,25 +17,13 @@ if TYPE_CHECKING:
 
 
 def dual(
-    router: Annotated[
-        Path, typer.Argument(metavar="ROUTER", help="The router's checkpoint, as `sigmax train router` writes it.")
-    ],
-    experts: Annotated[
-        list[str],
-        typer.Argument(metavar="EXPERT...", help="The experts' systems, at least two, in the order of the routes."),
-    ],
+    router: Annotated[Path, typer.Argument(metavar="ROUTER", help="Checkpoint of `sigmax train router`.")],
+    experts: Annotated[list[str], typer.Argument(metavar="EXPERT...", help="Systems, in the order of the routes.")],
     out: SystemOut,
     rule: Annotated[
-        Literal["consensus", "min"],
-        typer.Option(
-            help="min is the published rule. consensus certifies at least as far from the same bounds; it divides "
-            "alpha among more of them."
-        ),
+        Literal["consensus", "min"], typer.Option(help="min: as published; consensus: further, alpha in more shares.")
     ] = "consensus",
-    sigma: Annotated[
-        str | None,
-        typer.Option(metavar="NOISE", help=f"The router's noise (default: as trained). {opt.UNIFORM}."),
-    ] = None,
+    sigma: Annotated[str | None, typer.Option(metavar="NOISE", help=f"Default: as trained. {opt.UNIFORM}.")] = None,
     denoiser: Denoiser = None,
     store: opt.Store = "fp32",
 ) -> None:
@@ -48,24 +36,20 @@ def dual(
     from sigmax.schemes.dual import Dual
     from sigmax.schemes.smoothed import Smoothed
 
-    _refuse_folder(router)
-    model, description = models.load(router)
-    loaded = systems.load_together(experts)
-    grid = common_grid(dict(zip(experts, loaded, strict=True)))
-    own = noise_of(router, description, *opt.level(sigma), grid=grid)
-    with warnings_shown(), _asking_for_a_router(router, description, len(loaded)):
-        base = denoised(denoiser, model, description, loaded)
-        scheme = Dual(Smoothed(base, noise=own, classes=description.classes), loaded, rule=rule)
-    _compare_experts(description, {name: systems.fingerprint(e) for name, e in zip(experts, loaded, strict=True)})
-    conclude(scheme, out, store=store)
-
-
-def _refuse_folder(router: Path) -> None:
     if router.is_dir():
         kind = "system folder" if (router / "system.toml").is_file() else "folder"
         raise RequestError(
             f"{router} is a {kind}; the router is a checkpoint (NAME.safetensors), as sigmax train router writes it"
         )
+    model, description = models.load(router)
+    loaded = systems.load_together(experts)
+    grid = common_grid(dict(zip(experts, loaded, strict=True)))
+    own = noise_of(router, description, *opt.level(sigma), grid=grid)
+    with _asking_for_a_router(router, description, len(loaded)):
+        base = denoised(denoiser, model, description, loaded)
+        scheme = Dual(Smoothed(base, noise=own, classes=description.classes), loaded, rule=rule)
+    _compare_experts(description, {name: systems.fingerprint(e) for name, e in zip(experts, loaded, strict=True)})
+    conclude(scheme, out, store=store)
 
 
 @contextmanager
@@ -81,10 +65,7 @@ def _asking_for_a_router(path: Path, described: "Description", experts: int) -> 
 
 
 def _compare_experts(router: "Description", experts: dict[str, str]) -> None:
-    """Refuse the router's experts in another order, where routes would lead elsewhere; note other experts.
-
-    experts: fingerprints by folder. Other experts are sound, and usual after fine-tuning them.
-    """
+    """Refuse the router's experts (fingerprints by folder) in another order; note other ones, which are sound."""
     from sigmax.request import differing
     from sigmax.rules.routed.parts import expert_name
 

@@ -1,14 +1,13 @@
 """What the `sigmax build` verbs have in common: networks from files, their noise, and denoisers before them."""
 
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from sigmax.cli.progress import complain, say, warn, warn_of_noise
+from sigmax.cli.progress import complain, say, warn_of_noise
 from sigmax.errors import RequestError
 
 if TYPE_CHECKING:
@@ -28,17 +27,12 @@ Network = Annotated[Path, typer.Argument(metavar="NETWORK", help="A checkpoint: 
 SystemOut = Annotated[Path, typer.Option("--out", help="Folder to write the system to.")]
 Grid = Annotated[
     int | None,
-    typer.Option(
-        help="255 for 8-bit images: noise in whole steps of 1/255, so that no rounding of floats can leak the image; "
-        "other inputs are refused.",
-    ),
+    typer.Option(help="255 for 8-bit images: noise in whole steps of 1/255, so that no rounding can leak the image."),
 ]
 Denoiser = Annotated[
     str | None,
     typer.Option(
-        "--denoiser",
-        help="To put before the network: NAME.safetensors of `train denoiser`, diffusers:FOLDER (or the hub's "
-        "OWNER/NAME), openai-cifar10:FILE.pt or openai-imagenet256:FILE.pt.",
+        "--denoiser", help="Before the network: NAME.safetensors, diffusers:FOLDER, openai-cifar10:FILE.pt ..."
     ),
 ]
 
@@ -47,16 +41,6 @@ def conclude(scheme: "Scheme", out: Path, remark: str = "", *, store: Literal["f
     """Write the system, and say what it is and what to do next."""
     scheme.save(out, store=store)
     say(f"Wrote {out}: {scheme!r}.{remark} Next: sigmax certify {out} --data ... --out RUN")
-
-
-@contextmanager
-def warnings_shown() -> Iterator[None]:
-    """Warnings of what is built within, as lines of this command line."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        yield
-    for warning in caught:
-        warn(str(warning.message))
 
 
 def base_network(path: Path, denoiser: str | None, experts: "Sequence[Scheme]" = ()) -> "tuple[nn.Module, Description]":
@@ -217,29 +201,22 @@ def _from_transformers(source: str, given: "Mapping[str, str | int | None]") -> 
 
 def _incomplete(path: Path, present: Mapping[str, object], missing: Sequence[str]) -> str:
     """Why the file and the options given do not make a network; a file that cannot be used at all says so itself."""
+    from sigmax import models
     from sigmax.models.checkpoints.state_dicts import state_dict
 
     if not path.exists():
         return f"there is no file {path}; {EXPECTED}"
     if path.suffix not in WEIGHTS:
         return f"{path.name} is of no kind that is known here; {EXPECTED}"
-    if path.suffix == ".safetensors" and _describes_itself(path):
-        return f"{path.name} describes its network; leave out {', '.join(present)}"
+    if path.suffix == ".safetensors":
+        with suppress(RequestError):
+            models.read(path)
+            return f"{path.name} describes its network; leave out {', '.join(present)}"
     state_dict(path)  # refuses a pickled module and the like, and says what to do about it
     return (
         f"{path.name} holds weights without their architecture; also give {', '.join(missing)}. Of an architecture of "
         "your own give the exported network (.onnx, .pt2, TorchScript), or --code"
     )
-
-
-def _describes_itself(path: Path) -> bool:
-    from sigmax import models
-
-    try:
-        models.read(path)
-    except RequestError:
-        return False
-    return True
 
 
 def _shape(text: str) -> tuple[int, int, int]:

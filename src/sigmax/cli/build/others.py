@@ -16,14 +16,10 @@ def semi_elastic(
     base: Annotated[float, typer.Option(help="Noise at the distance OFFSET from the training images.")] = 0.25,
     rate: Annotated[float, typer.Option(help="How fast log sigma changes with distance (the papers: 0.01).")] = 0.01,
     neighbours: Annotated[int, typer.Option("--k", help="Nearest training images whose distance counts.")] = 20,
-    offset: Annotated[
-        float, typer.Option(help="Usual mean distance to them (the papers: CIFAR-10 5, MNIST 1.5).")
-    ] = 5.0,
+    offset: Annotated[float, typer.Option(help="Usual mean distance to them (CIFAR-10 5, MNIST 1.5).")] = 5.0,
     split: opt.Split = "train",
     image_size: opt.ImageSize = None,
-    maximum: Annotated[
-        int | None, typer.Option("--max", help="Measure from the first so many images; all of them without it.")
-    ] = None,
+    maximum: Annotated[int | None, typer.Option("--max", help="Measure from the first so many images.")] = None,
     grid: Grid = None,
     denoiser: Denoiser = None,
 ) -> None:
@@ -60,8 +56,7 @@ def memorized(
     least: Annotated[float | None, typer.Option(help="Least noise (default: half of SIGMA0).")] = None,
     most: Annotated[float | None, typer.Option(help="Most noise (default: twice SIGMA0).")] = None,
     search: Annotated[
-        Literal["ascent", "signs", "grid"],
-        typer.Option(help="ascent: gradient steps; signs: from several starts; grid: the best of STEPS."),
+        Literal["ascent", "signs", "grid"], typer.Option(help="Gradient steps; from several starts; the best of STEPS.")
     ] = "ascent",
     steps: Annotated[int, typer.Option(help="Steps of the search.")] = 50,
     noises: Annotated[int, typer.Option(help="Noise samples a step.")] = 8,
@@ -95,9 +90,7 @@ def memorized(
 def splitting(
     network: Network,
     out: SystemOut,
-    scale: Annotated[
-        float | None, typer.Option(help="Half the length of the intervals, pixels in [0, 1] (default: as trained).")
-    ] = None,
+    scale: Annotated[float | None, typer.Option(help="Half of the intervals' length (default: as trained).")] = None,
     grid: Annotated[int, typer.Option(help="Steps from 0 to 1 that stored images have.")] = 255,
     seed: Annotated[int, typer.Option(help="Of the offsets of an image's numbers; part of the system.")] = 0,
     store: opt.Store = "fp32",
@@ -125,7 +118,7 @@ def lipschitz(
     out: SystemOut,
     rounding: Annotated[
         float | None,
-        typer.Option(help="What arithmetic may move a score by, as a share of constant * (|x| + sqrt(dim)) + |score|."),
+        typer.Option(help="What arithmetic may move a score by, of constant * (|x| + sqrt(dim)) + |score|."),
     ] = None,
 ) -> None:
     """Certify from the margin of a network's scores, without noise and without samples.

@@ -5,17 +5,7 @@ from typing import Annotated, Literal
 import typer
 
 from sigmax.cli import options as opt
-from sigmax.cli.build.networks import (
-    EXPECTED,
-    Denoiser,
-    Grid,
-    SystemOut,
-    coded_network,
-    conclude,
-    denoised,
-    noise_of,
-    read_network,
-)
+from sigmax.cli.build import networks as shared
 from sigmax.errors import RequestError
 
 Noise = Annotated[
@@ -24,48 +14,31 @@ Noise = Annotated[
 
 
 def smoothed(
-    out: SystemOut,
+    out: shared.SystemOut,
     network: Annotated[
         str | None,
-        typer.Argument(
-            metavar="NETWORK",
-            help="A checkpoint (.safetensors of sigmax; .pt, .pth, .th), an .onnx, .pt2 (torch.export) or TorchScript "
-            "file, or a Hugging Face folder or id. None of them runs code.",
-        ),
+        typer.Argument(metavar="NETWORK", help=f"A {shared.EXPECTED.removeprefix('expected a ')}. None runs code."),
     ] = None,
     code: Annotated[
         str | None,
         typer.Option(
             metavar="PACKAGE.MODULE:FUNCTION",
-            help="Instead of NETWORK: imports and RUNS this code, which returns the model. The folder keeps the "
-            "reference; certify and predict run it only if they are given it again.",
+            help="Instead: imports and RUNS this code, which returns the model; certify and predict need it again.",
         ),
     ] = None,
     sigma: Noise = None,
     bound: Annotated[
-        Literal["one-sided", "runner-up"],
-        typer.Option(help="one-sided as in the papers; runner-up also bounds the strongest rival."),
+        Literal["one-sided", "runner-up"], typer.Option(help="runner-up also bounds the strongest rival.")
     ] = "one-sided",
-    architecture: Annotated[
-        str | None, typer.Option(help="Only for weights (.pt, .pth, .th): their architecture, as --model of train.")
-    ] = None,
-    classes: Annotated[
-        int | None, typer.Option(help="Number of classes, where a file does not describe itself and has no logits.")
-    ] = None,
-    input_shape: Annotated[
-        str | None,
-        typer.Option(help="Channels,height,width of an image, such as 3,32,32, where the file does not say it."),
-    ] = None,
+    architecture: Annotated[str | None, typer.Option(help="Of weights (.pt, .pth, .th), as --model of train.")] = None,
+    classes: Annotated[int | None, typer.Option(help="Number of classes, where the file does not say it.")] = None,
+    input_shape: Annotated[str | None, typer.Option(help="Of an image, as 3,32,32, if the file does not say.")] = None,
     normalise: Annotated[
         str | None,
-        typer.Option(
-            "--normalise",
-            "--normalize",
-            help="Before a network that does not do it itself: none, cifar10, imagenet or half mean and std.",
-        ),
+        typer.Option("--normalise", "--normalize", help="Mean and std before it: none, cifar10, imagenet or half."),
     ] = None,
-    grid: Grid = None,
-    denoiser: Denoiser = None,
+    grid: shared.Grid = None,
+    denoiser: shared.Denoiser = None,
     store: opt.Store = "fp32",
 ) -> None:
     """Smooth one network with one noise level.
@@ -76,9 +49,11 @@ def smoothed(
 
     given = {"architecture": architecture, "classes": classes, "input-shape": input_shape, "normalise": normalise}
     if (network is None) == (code is None):
-        raise RequestError(f"give either NETWORK or --code; NETWORK: {EXPECTED}")
-    model, description = read_network(network, given) if network is not None else coded_network(str(code), given)
-    noise = noise_of(network or str(code), description, *opt.level(sigma), grid=grid)
-    base = denoised(denoiser, model, description)
+        raise RequestError(f"give either NETWORK or --code; NETWORK: {shared.EXPECTED}")
+    model, description = (
+        shared.read_network(network, given) if network is not None else shared.coded_network(str(code), given)
+    )
+    noise = shared.noise_of(network or str(code), description, *opt.level(sigma), grid=grid)
+    base = shared.denoised(denoiser, model, description)
     scheme = Smoothed(base, noise=noise, classes=description.classes, bound=bound)
-    conclude(scheme, out, f" It is certified with --code {code}." if code else "", store=store)
+    shared.conclude(scheme, out, f" It is certified with --code {code}." if code else "", store=store)

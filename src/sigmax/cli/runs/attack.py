@@ -22,18 +22,14 @@ def attack(
     system: opt.System,
     data: opt.Data,
     out: Annotated[Path, typer.Option("--out", help="Folder to write results to, or to continue an attack in.")],
-    maximum: Annotated[
-        int | None, typer.Option("--max", help="Consider only the first so many inputs of the run (default: all).")
-    ] = None,
+    maximum: Annotated[int | None, typer.Option("--max", help="Only the first so many inputs of the run.")] = None,
     steps: Annotated[int, typer.Option(help="Gradient steps in each ball; 0: predictions alone.")] = 20,
     restarts: Annotated[int, typer.Option(help="Starts of the gradient steps, and random directions.")] = 3,
     samples: Annotated[int, typer.Option(help="Noises that a gradient is averaged over.")] = 16,
     walk: Annotated[int, typer.Option(help="Steps of the random walk along the boundary.")] = 15,
     n: Annotated[int, typer.Option("--n", help="Samples of a prediction.")] = 1_000,
     alpha: Annotated[float, typer.Option(help="Chance that a prediction is wrong.")] = 1e-3,
-    confirmations: Annotated[
-        int, typer.Option(help="Predictions with fresh secret seeds that must all answer another class.")
-    ] = 3,
+    confirmations: Annotated[int, typer.Option(help="Fresh predictions that must all answer another class.")] = 3,
     seed: Annotated[int, typer.Option(help="Seed of the search; predictions have secret ones.")] = 0,
     image_size: opt.ImageSize = None,
     batch: opt.Batch = None,
@@ -44,8 +40,8 @@ def attack(
 ) -> None:
     """Search around the certified inputs of a run for points that are answered as another class.
 
-    A confirmed point inside a certified ball is saved, and the verb exits 1. Beyond the balls it tells how far away the
-    answer changes. An interrupted attack continues when the command is repeated.
+    A confirmed point inside a certified ball is saved, and the verb exits 1. An interrupted attack goes on when
+    repeated.
 
     Example: `sigmax attack runs/digits.jsonl zoo:digits-cascade --data digits --out attacks/digits`
     """

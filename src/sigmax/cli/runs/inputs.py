@@ -25,10 +25,7 @@ FULL = EIGHTHS[-1]
 
 
 def line(record: "Record", sigma: float | None = None) -> str:
-    """An input in at most 80 letters: label, answer, radius, sigma, limiting stage, outcome.
-
-    The radius is rounded down; that of another tool's log is as it was. sigma: of a run whose records do not have it.
-    """
+    """An input in at most 80 letters, the radius rounded down; sigma: of a run whose records do not have it."""
     c = record.certificate
     limit, sigma = c.limited_by or "-", sigma if c.sigma is None else c.sigma
     radius = c.shown_radius()

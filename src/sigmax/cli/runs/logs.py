@@ -16,31 +16,20 @@ Format = Literal["tsv", "csv", "parquet"]
 
 
 def import_logs(
-    logs: Annotated[
-        list[Path], typer.Argument(metavar="LOG...", help="Logs of another tool: tab-separated, one row an input.")
-    ],
+    logs: Annotated[list[Path], typer.Argument(metavar="LOG...", help="Tab-separated, one row an input.")],
     n: Annotated[int, typer.Option("--n", help="Estimation samples of that run.")],
     alpha: Annotated[float, typer.Option(help="Its chance of a wrong certificate.")],
-    out: Annotated[
-        str,  # a Path has lost the slash at its end
-        typer.Option(
-            "--out", metavar="PATH", help="Run file to write; or a folder: of several logs, or written FOLDER/."
-        ),
+    out: Annotated[  # a Path has lost the slash at its end
+        str, typer.Option("--out", metavar="PATH", help="Run file; or a folder: of several logs, or written FOLDER/.")
     ],
-    sigma: Annotated[
-        list[float] | None,
-        typer.Option(help="Noise of that run; repeat it for a cascade (default: as the log's path names it)."),
-    ] = None,
+    sigma: Annotated[list[float] | None, typer.Option(help="Noise of that run; repeat for a cascade.")] = None,
     inputs: Annotated[int | None, typer.Option(help="How many rows a complete log would have.")] = None,
     data: Annotated[str | None, typer.Option(help="Name of the data set, for the reader.")] = None,
     split: Annotated[str | None, typer.Option(help="Which part of the data it certified, such as test.")] = None,
 ) -> None:
     """Read published logs, check them against sigma, n and alpha, and keep each as a run file.
 
-    Sigma is read from paths such as noise_0.5/test/sigma_0.25. One that cannot be right is refused with what fits the
-    radii; then nothing is written.
-
-    Example: `sigmax import cohen_sigma_0.25 --n 100000 --alpha 0.001 --out runs/cohen.jsonl`
+    One that cannot be right is refused with what fits the radii; then nothing is written.
 
     Example: `sigmax import logs/*/sigma_* --n 100000 --alpha 0.001 --out runs`
     """
@@ -115,14 +104,7 @@ def _names(logs: list[Path]) -> list[str]:
 def export_run(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Run file, plain or gzipped.")],
     out: Annotated[Path | None, typer.Option("--out", help="File to write (default: beside the run).")] = None,
-    format_: Annotated[
-        Format | None,
-        typer.Option(
-            "--format",
-            help="tsv: as published logs are; csv: every digit; parquet: also every stage (default: by the ending of "
-            "--out, else tsv).",
-        ),
-    ] = None,
+    format_: Annotated[Format | None, typer.Option("--format", help="Default: by --out, else tsv.")] = None,
 ) -> None:
     """Write a run as a table, a row an input by index: as published logs are (radii rounded down), csv or parquet.
 

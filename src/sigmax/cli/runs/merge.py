@@ -11,9 +11,7 @@ from sigmax.cli.progress import say
 def merge(
     runs: Annotated[list[Path], typer.Argument(help="Run files, plain or gzipped.", metavar="RUN...")],
     out: Annotated[Path, typer.Option("--out", help="Run file to write; the others stay as they are.")],
-    unfinished: Annotated[
-        bool, typer.Option("--unfinished", help="Accept runs without their end line; the result is unfinished too.")
-    ] = False,
+    unfinished: Annotated[bool, typer.Option("--unfinished", help="Accept runs without their end line.")] = False,
 ) -> None:
     """Merge runs that differ in their inputs alone, such as parts of a data set certified on several machines.
 

@@ -1,6 +1,6 @@
 """`sigmax show`: what a system or a run is, and what a run says of its inputs."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,22 +19,14 @@ FEW = 4  # outputs on probe inputs that are shown of a network
 
 
 def show(
-    what: Annotated[
-        str, typer.Argument(metavar="SYSTEM|RUN", help="A system's folder, zoo:NAME or hub:OWNER/NAME; or a run file.")
-    ],
-    index: Annotated[
-        int | None, typer.Option("--index", help="Of a run: explain this input instead, stage by stage.")
-    ] = None,
+    what: Annotated[str, typer.Argument(metavar="SYSTEM|RUN", help="A folder, zoo:NAME, hub:OWNER/NAME; a run file.")],
+    index: Annotated[int | None, typer.Option("--index", help="Of a run: explain this input instead.")] = None,
     limit: Annotated[int, typer.Option("--limit", help="Of a run: list at most so many inputs; 0: all.")] = 20,
-    sort: Annotated[
-        Sort, typer.Option("--sort", help="Of a run: list by index, or the largest radius first.")
-    ] = "index",
+    sort: Annotated[Sort, typer.Option("--sort", help="Of a run: by index, or the largest radius first.")] = "index",
 ) -> None:
     """Print what a system or a run is: its rule, its networks or its plan; the inputs of a run, a line each.
 
     Example: `sigmax show zoo:digits-cascade`
-
-    Example: `sigmax show runs/half.jsonl --sort radius --limit 5`
 
     Example: `sigmax show runs/half.jsonl --index 20`
     """
@@ -63,41 +55,29 @@ def _print(facts: Facts) -> None:
 
 def _of_run(run: "Run") -> Facts:
     from sigmax.records.inputs import in_words
+    from sigmax.records.logs.read import NOT_STATED
 
     plan = run.plan
     yield from _of_rule(plan.rule)
-    yield "samples", ("" if plan.n0 is None else f"n0 {plan.n0}, ") + f"n {plan.n}" + _sampling(plan.sampling)
+    targets = ", ".join(f"{r:g}" for r in plan.sampling.get("targets") or ())
+    early = f", {plan.sampling['kind']}" if plan.sampling.get("kind", "fixed") != "fixed" else ""
+    early += f", targets {targets}" if targets else ""
+    yield "samples", ("" if plan.n0 is None else f"n0 {plan.n0}, ") + f"n {plan.n}" + early
     yield "alpha", plan.alpha
     yield "norm", plan.norm
     yield "generator", None if plan.generator is None else f"{plan.generator}, seed {plan.seed}"
     yield "arithmetic", plan.arithmetic
-    about = " ".join(str(plan.data[key]) for key in ("name", "split", "fingerprint") if _is_stated(plan.data.get(key)))
+    stated = [plan.data.get(key) for key in ("name", "split", "fingerprint")]
+    about = " ".join(str(value) for value in stated if value not in (None, "", NOT_STATED))
     yield "data", about if plan.labelled else f"{about}, no labels"
     yield "inputs", in_words(plan.inputs)
     yield "finished", f"{len(run.records)} of {run.planned}"
     yield "system", plan.system
-    yield from (("behaviour", text) for text in _behaviour(plan.behaviour or {}))
+    for name, kept in (plan.behaviour or {}).items():  # it tells apart what shares the hash of its weights
+        outputs = ", ".join(f"{value:.3g}" for value in kept["outputs"][:FEW])
+        yield "behaviour", f"{name}: {outputs}" + (" ..." if len(kept["outputs"]) > FEW else "")
     yield "made with", ", ".join(f"{key} {value}" for key, value in plan.made_with.items() if key != "notes")
     yield from (("note", note) for note in plan.made_with.get("notes", ()))  # on an imported log
-
-
-def _behaviour(networks: Mapping[str, Any]) -> Iterator[str]:
-    """The first outputs of each network on probe inputs, which tell apart what shares the hash of its weights."""
-    for name, kept in networks.items():
-        outputs = kept["outputs"]
-        yield f"{name}: {', '.join(f'{value:.3g}' for value in outputs[:FEW])}" + (" ..." if len(outputs) > FEW else "")
-
-
-def _is_stated(value: object) -> bool:
-    from sigmax.records.logs.read import NOT_STATED
-
-    return value not in (None, "", NOT_STATED)
-
-
-def _sampling(sampling: Any) -> str:
-    kind = sampling.get("kind", "fixed")
-    targets = f", targets {', '.join(f'{r:g}' for r in sampling['targets'])}" if sampling.get("targets") else ""
-    return "" if kind == "fixed" else f", {kind}{targets}"
 
 
 def _of_system(source: str) -> Facts:

@@ -22,21 +22,11 @@ SHOWN = 20  # findings printed a run
 
 def verify(
     runs: Annotated[list[Path], typer.Argument(help="Run files, plain or gzipped.", metavar="RUN...")],
-    data: Annotated[
-        str | None,
-        typer.Option("--data", help=f"Also compare labels, sigmas and distances with the data: {SOURCES}."),
-    ] = None,
-    train: Annotated[
-        str | None,
-        typer.Option(help="With --data: images that a sigma(x) field was built on (default: the split train)."),
-    ] = None,
-    system: Annotated[
-        str | None, typer.Option(help="With --data: the run's system, to recompute each input's sigma; needs torch.")
-    ] = None,
+    data: Annotated[str | None, typer.Option("--data", help=f"Also compare with the data: {SOURCES}.")] = None,
+    train: Annotated[str | None, typer.Option(help="Images of a sigma(x) field (default: the split train).")] = None,
+    system: Annotated[str | None, typer.Option(help="The run's system, to recompute sigmas; needs torch.")] = None,
     image_size: ImageSize = None,
-    unfinished: Annotated[
-        bool, typer.Option("--unfinished", help="Accept runs without their end line, as far as they go.")
-    ] = False,
+    unfinished: Annotated[bool, typer.Option("--unfinished", help="Accept runs without their end line.")] = False,
 ) -> None:
     """Recompute every radius from its counts: no model, no GPU and no torch needed.
 
@@ -144,6 +134,8 @@ def _show_failed(verdict: "Verdict") -> None:
 
 
 def _conclusion(verdict: "Verdict") -> str:
+    from sigmax.rules.registry import assumptions, rebuild
+
     if not verdict.holds:
         found = len(verdict.findings)
         return f"FAILED: {found} finding{'s' if found > 1 else ''}"
@@ -151,15 +143,8 @@ def _conclusion(verdict: "Verdict") -> str:
         return "possible, but not proved: an imported log holds no counts"
     if not verdict.records:
         return "nothing to verify: no input is finished yet"
-    assumed = _assumed(verdict)
+    assumed = "" if verdict.plan is None else "; ".join(assumptions(rebuild(verdict.plan.rule).describe()))
     return f"every radius follows from its counts{f', assuming {assumed}' if assumed else ''}"
-
-
-def _assumed(verdict: "Verdict") -> str:
-    """What the certificates assume beyond their samples."""
-    from sigmax.rules.registry import assumptions, rebuild
-
-    return "" if verdict.plan is None else "; ".join(assumptions(rebuild(verdict.plan.rule).describe()))
 
 
 def _unknown(verdict: "Verdict", left: Sequence[str] | None) -> str:

@@ -29,25 +29,17 @@ def calibrate(
     maximum: opt.Maximum = None,
     seed: opt.Seed = 0,
     answers: Annotated[
-        Path | None,
-        typer.Option(help="Folder that keeps what the networks answer, a few MB each (default: OUT.answers)."),
+        Path | None, typer.Option(help="Folder of the networks' answers (default: OUT.answers).")
     ] = None,
-    frontier: Annotated[
-        Path | None,
-        typer.Option(help="Also write what else these networks could be, as .json; .png and .pdf draw it as well."),
-    ] = None,
+    frontier: Annotated[Path | None, typer.Option(help="Also write the frontier: .json, or .png or .pdf.")] = None,
     device: opt.Device = None,
     changes: opt.Changes = None,
     keys: Annotated[bool, opt.keys("sigmax.train.calibrate:CalibrateOptions")] = False,
 ) -> None:
     """Choose the confidence below which each level of a cascade defers, on images that no network was trained on.
 
-    The system given is left as it is; the thresholds that levels have now do not matter. A repeated command finds its
-    own result in `--out` and leaves it as it is. For another objective the networks are not asked again: give it
-    another `--out` and the same `--answers`.
-
-    A pipeline does it on images that it holds out of all training (`[calibrate]`). Here the caller chooses them: the
-    images of `--split`, `--start`, `--skip` and `--max`.
+    The system given is left as it is; thresholds that its levels have do not matter. For another objective give another
+    `--out` and the same `--answers`: the networks are not asked again. (A pipeline does all this by `[calibrate]`.)
 
     Example: `sigmax calibrate systems/cascade --data npz:held-out.npz --split test --out systems/tuned`
     """
@@ -55,7 +47,8 @@ def calibrate(
     from sigmax.config import with_changes
     from sigmax.train.calibrate import CalibrateOptions, chosen, estimated, with_confidence
 
-    _check_frontier(frontier)
+    if frontier is not None and frontier.suffix not in (".json", ".png", ".pdf"):
+        raise RequestError(f"--frontier is written as FILE.json, FILE.png or FILE.pdf; got {frontier}")
     asked = with_changes(CalibrateOptions(), changes or [])
     scheme = _cascade(system, out, device)
     dataset = sources.load(data, split)
@@ -82,11 +75,6 @@ def _say(found: "Calibrated", asked: "CalibrateOptions", images: int) -> None:
     ratios = ", ".join(f"{ratio:.3f} at {r:g}" for r, ratio in pairs if ratio is not None)
     if ratios:
         say(f"By that of the best of its networks alone at each radius: {ratios}.")
-
-
-def _check_frontier(path: Path | None) -> None:
-    if path is not None and path.suffix not in (".json", ".png", ".pdf"):
-        raise RequestError(f"--frontier is written as FILE.json, FILE.png or FILE.pdf; got {path}")
 
 
 def _write_frontier(estimate: "Estimate", radii: "Sequence[float]", path: Path) -> None:

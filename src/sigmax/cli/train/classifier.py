@@ -7,15 +7,7 @@ import typer
 
 from sigmax.cli import options as opt
 from sigmax.cli.progress import progress, resumable, say, warn_of_noise
-from sigmax.cli.train.options import (
-    Device,
-    Epochs,
-    Out,
-    WithDenoiser,
-    begun,
-    last_report,
-    read_denoiser,
-)
+from sigmax.cli.train.options import Device, Epochs, Out, WithDenoiser, begun, read_denoiser
 from sigmax.errors import RequestError
 
 if TYPE_CHECKING:
@@ -26,17 +18,10 @@ if TYPE_CHECKING:
     from sigmax.train import Method
     from sigmax.train.loop.noisy import NoiseName
 
-MethodName = Annotated[
-    str, typer.Option(help="Training method; --keys lists them, with what --set method.KEY=VALUE can change.")
-]
+MethodName = Annotated[str, typer.Option(help="Training method; --keys lists them with their keys.")]
 
 Noise = Annotated[
-    str,
-    typer.Option(
-        metavar="NOISE",
-        help="Noise of the training images, pixels in [0, 1]: 0.5 (Gaussian), uniform:0.5 or splitting:0.5 "
-        "(scales, for radii in l1).",
-    ),
+    str, typer.Option(metavar="NOISE", help="Pixels in [0, 1]: 0.5; or a scale, for l1: uniform:0.5, splitting:0.5.")
 ]
 
 
@@ -45,16 +30,9 @@ def classifier(
     sigma: Noise,
     out: Out,
     method: MethodName = "gaussian",
-    preset: Annotated[
-        str | None, typer.Option(help="cifar10: what the method's paper used at this sigma; --set still applies.")
-    ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(help="small-cnn, resnet18, resnet50, efficientnet-lite0 ... (else: small-cnn or the preset's)."),
-    ] = None,
-    start: Annotated[
-        Path | None, typer.Option(help="Checkpoint whose weights to begin with; it also decides the model.")
-    ] = None,
+    preset: Annotated[str | None, typer.Option(help="cifar10: as the method's paper, at this sigma.")] = None,
+    model: Annotated[str | None, typer.Option(help="resnet18, resnet50 ... (else: small-cnn or the preset's).")] = None,
+    start: Annotated[Path | None, typer.Option(help="Checkpoint to begin with; it decides the model.")] = None,
     denoiser: WithDenoiser = None,
     epochs: Epochs = None,
     device: Device = None,
@@ -154,6 +132,7 @@ def _within_field(
 
 def _conclude(asked: "ClassifierKeys", out: Path, denoiser: str | None, sigma: float, data: str, noise: str) -> None:
     from sigmax.train.loop.network import denoiser_path
+    from sigmax.train.loop.progress import last_report
 
     last = last_report(out)
     if last is not None:

@@ -7,13 +7,13 @@ import typer
 
 from sigmax.cli import options as opt
 from sigmax.cli.progress import progress, resumable, say, warn_of_noise
-from sigmax.cli.train.options import Device, Out, last_report
+from sigmax.cli.train.options import Device, Out
 from sigmax.errors import RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sigmax.models import Classifier, Denoiser
+    from sigmax.models import Denoiser
     from sigmax.train.loop.progress import EpochReport
 
 
@@ -21,9 +21,7 @@ def denoiser(
     data: opt.Data,
     sigma: Annotated[str, typer.Option(help="Range of the noise, pixels in [0, 1], such as 0.25,1.0; or one level.")],
     out: Out,
-    classifier: Annotated[
-        Path | None, typer.Option(help="Checkpoint of a classifier whose loss to add; it stays as it is.")
-    ] = None,
+    classifier: Annotated[Path | None, typer.Option(help="Checkpoint of a classifier whose loss to add.")] = None,
     start: Annotated[str | None, typer.Option(help="A denoiser to begin with, as of `build`.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over the training images (default: 60).")] = None,
     device: Device = None,
@@ -37,21 +35,27 @@ def denoiser(
     Example: `sigmax train denoiser --data digits --sigma 0.1,1.0 --set options.width=16 --out denoiser.safetensors`
     """
     from sigmax import data as sources
+    from sigmax import models
     from sigmax.cli.train.keys import DenoiserKeys, given
     from sigmax.config import with_changes
     from sigmax.train import DENOISING, train_denoiser
+    from sigmax.train.loop.progress import last_report
 
     own = given(training__epochs=epochs, training__device=device)
     asked = with_changes(DenoiserKeys(training=DENOISING), [*own, *(changes or [])])
-    sigmas = _range(sigma)
-    with_classifier = _classifier(classifier, changes or [])
+    sigmas = opt.numbers(sigma, "--sigma", "a range such as 0.25,1.0, or one level")
+    if len(sigmas) not in (1, 2):
+        raise RequestError(f"--sigma must be a range such as 0.25,1.0, or one level; got {sigma!r}")
+    if classifier is None and any(change.startswith("classifier_weight") for change in changes or []):
+        raise RequestError("classifier_weight is of a classifier's loss; name the classifier by --classifier")
+    with_classifier = None if classifier is None else models.load(classifier)[0]
     begun = _begun(start, asked.options)
-    warn_of_noise(sigmas[1])
+    warn_of_noise(sigmas[-1])
     dataset = sources.load(data, "train", size=asked.image_size)
     with resumable(f"The finished epochs are kept in {out}.partial."), progress(f"train {out.name}") as watch:
         train_denoiser(
             dataset,
-            sigmas=sigmas,
+            sigmas=(sigmas[0], sigmas[-1]),
             out=out,
             options=asked.options,
             settings=asked.training,
@@ -75,21 +79,6 @@ def _line(report: "EpochReport") -> str:
         found = zip(report.validation["sigmas"], report.validation["psnr"], strict=True)
         text += f" (held out: {', '.join(f'{psnr:.1f} dB at {sigma:g}' for sigma, psnr in found)})"
     return f"{text}, {report.throughput:,.0f} images/s"
-
-
-def _range(text: str) -> tuple[float, float]:
-    found = opt.numbers(text, "--sigma", "a range such as 0.25,1.0, or one level")
-    if len(found) not in (1, 2):
-        raise RequestError(f"--sigma must be a range such as 0.25,1.0, or one level; got {text!r}")
-    return found[0], found[-1]
-
-
-def _classifier(path: Path | None, changes: "list[str]") -> "Classifier | None":
-    from sigmax import models
-
-    if path is None and any(change.startswith("classifier_weight") for change in changes):
-        raise RequestError("classifier_weight is of a classifier's loss; name the classifier by --classifier")
-    return None if path is None else models.load(path)[0]
 
 
 def _begun(start: str | None, options: "Mapping[str, object]") -> "Denoiser | None":

@@ -27,8 +27,7 @@ def finetune(
 ) -> None:
     """Fine-tune the experts of a dual system, each image under the noise that the router gives it.
 
-    The defaults are the paper's for a large pretrained classifier; a small network needs a larger --lr. The system
-    given is left as it is. Work is kept in OUT.training, and continues when the command is repeated.
+    The defaults suit a large pretrained classifier; a small network needs a larger --lr. Work is kept in OUT.training.
 
     Example: `sigmax finetune systems/dual --data digits --lr 0.001 --out systems/tuned`
     """
@@ -36,10 +35,9 @@ def finetune(
     from sigmax.cli.train.keys import FinetuneKeys, given
     from sigmax.config import with_changes
     from sigmax.train import fine_tune
-    from sigmax.train.finetune import FINE_TUNING
 
     own = given(training__epochs=epochs, training__lr=lr, training__device=device)
-    asked = with_changes(FinetuneKeys(training=FINE_TUNING), [*own, *(changes or [])])
+    asked = with_changes(FinetuneKeys(), [*own, *(changes or [])])
     scheme = _dual(system, out, asked.training.device)
     training = Path(f"{out}.training")
     dataset = sources.load(data, split, size=asked.image_size)
@@ -49,7 +47,7 @@ def finetune(
             dataset,
             training,
             settings=asked.training,
-            n=asked.n,
+            n=asked.votes,
             seed=asked.training.seed,
             consistency=asked.consistency,
             on_step=watch,

@@ -1,14 +1,12 @@
-"""What `--set KEY=VALUE` of the training verbs changes: the options that most runs leave as they are.
-
-The models are built from the verb's preset or defaults; its own options are changes like any other.
-"""
+"""What `--set KEY=VALUE` of the training verbs changes; their own options are changes like any other."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field
 
-from sigmax.config.validation import Count, Options, Positive, Seed, Share, Weight, about
+from sigmax.config.validation import Count, Options, Positive, Share, Weight, about
+from sigmax.pipeline.tables import FinetuneConfig, LabelOptions
 from sigmax.train.loop.settings import Settings
 
 Loop = Annotated[Settings, about("the training loop")]
@@ -37,9 +35,7 @@ class ClassifierKeys(Options):
 
     training: Loop = Settings()
     method: Hyper = Field(default_factory=dict)
-    data_dependent: Annotated[
-        dict[str, Any] | None, about("a noise level for each image that moves during training, by DataDependent")
-    ] = None
+    data_dependent: Annotated[dict[str, Any] | None, about("a moving noise level of each image: DataDependent")] = None
     field: Annotated[FieldKeys | None, about("noise by the distance to other images, as `build semi-elastic`")] = None
     options: NetworkOptions = Field(default_factory=dict)
     normalise: Normalise = "none"
@@ -74,32 +70,16 @@ class DenoiserKeys(Options):
     image_size: ImageSize = None
 
 
-class FinetuneKeys(Options):
+class FinetuneKeys(FinetuneConfig):
     """Of `finetune`."""
 
-    training: Loop = Settings()
-    n: Annotated[Count, about("votes that decide each image's route")] = 100
-    consistency: Annotated[
-        Weight, about("weight of agreement between two noisy copies, for experts trained so; the paper: 0")
-    ] = 0.0
     image_size: ImageSize = None
 
 
-class LabelKeys(Options):
+class LabelKeys(LabelOptions):
     """Of `label`."""
 
-    n0: Annotated[Count, about("samples that pick the class")] = 20
-    sampling: Annotated[Literal["fixed", "adaptive"], about("adaptive: stop when the answer is clear")] = "fixed"
-    targets: Annotated[tuple[float, ...] | None, about("adaptive: ask only which of these radii hold")] = None
-    tolerance: Annotated[Positive | None, about("adaptive: stop when the radius could grow by this share of sigma")] = (
-        None
-    )
-    fraction: Annotated[Positive, about("label this share of the inputs, picked at random")] = 1.0
-    sample_seed: Annotated[Seed, about("seed that picks them; a larger share has the inputs of a smaller one")] = 0
-    seed: Annotated[Seed, about("seed of the noise")] = 0
     image_size: ImageSize = None
-    batch: Annotated[Count | None, about("noisy inputs in a forward pass")] = None
-    compile: Annotated[str, about("off, default, graphs, tuned, denoiser or auto, as of `certify`")] = "off"
 
 
 def given(**own: object) -> list[str]:

@@ -22,13 +22,7 @@ Folder = Annotated[Path, typer.Argument(help="Folder of labels, as written by `s
 
 
 def label(
-    systems: Annotated[
-        list[str],
-        typer.Argument(
-            help="The experts' folders, from least noise to most; or one dual system, for its experts.",
-            metavar="SYSTEM...",
-        ),
-    ],
+    systems: Annotated[list[str], typer.Argument(metavar="SYSTEM...", help="From least noise on; or one dual.")],
     data: opt.Data,
     out: Annotated[Path, typer.Option("--out", help="Folder to write the labels to, or to continue.")],
     split: opt.Split = "train",
@@ -47,24 +41,20 @@ def label(
     Example: `sigmax label systems/quarter systems/half systems/one --data cifar10:~/cifar --out labels`
     """
     from sigmax import data as sources
-    from sigmax.cli.train.keys import LabelKeys
+    from sigmax.cli.train.keys import LabelKeys, given
     from sigmax.config import with_changes
     from sigmax.jobs.label.labels import make_labels
     from sigmax.radius import Uniform
-    from sigmax.rules.sampling import asked as sampling_asked
 
-    asked = with_changes(LabelKeys(), changes or [])
-    how = {"device": device, "dtype": dtype, "batch": asked.batch, "compile": asked.compile}
-    names, experts = _experts(systems, how)
-    sampling = sampling_asked(asked.sampling, asked.targets, asked.tolerance)
-    request: dict[str, Any] = {"n": n, "alpha": alpha, "sampling": sampling}
-    request |= {name: getattr(asked, name) for name in ("n0", "fraction", "sample_seed", "seed")}
+    own = given(n=n, alpha=alpha, device=device, dtype=dtype)
+    asked = with_changes(LabelKeys(), [*own, *(changes or [])])
+    names, experts = _experts(systems, asked.how("cpu"))
     machines: dict[str, Any] = {"workers": workers, "gpus_per_worker": gpus_per_worker, "backend": on}
     for expert in experts:  # cheap, so before any image is read
-        expert.check_question(n0=asked.n0, n=n, alpha=alpha, sampling=sampling)
+        expert.check_question(n0=asked.n0, n=asked.n, alpha=asked.alpha, sampling=asked.question)
     dataset = sources.load(data, split, size=asked.image_size)
     with resumable(f"Every input finished so far is kept in {out}."), progress(f"label {out.name}") as watch:
-        labels = make_labels(experts, dataset, out, **request, **machines, watch=watch)
+        labels = make_labels(experts, dataset, out, **asked.request, **machines, watch=watch)
     console.print(_labels_table(labels, names))
     say(f"Dropped, since no expert certifies them: {100 * labels.dropped:.1f}%. 'Best for' is of the others.")
     level = max(expert.rule.largest_noise for expert in experts) or "SIGMA"  # at least as much as any expert's
@@ -76,10 +66,7 @@ def label(
 def choose(
     labels: Folder,
     k: Annotated[int, typer.Option("--k", help="How many noise levels to choose.")] = 3,
-    radii: Annotated[
-        str | None,
-        typer.Option(help="Go by certified accuracy at these radii, such as 0.25,0.5 (default: by ACR)."),
-    ] = None,
+    radii: Annotated[str | None, typer.Option(help="Go by accuracy at radii, as 0.25,0.5 (default: by ACR).")] = None,
     exact: Annotated[bool, typer.Option("--exact", help="Also try every set, to see what greedy misses.")] = False,
 ) -> None:
     """Choose the noise levels that are worth an expert, from labels of a grid of them.

@@ -10,12 +10,9 @@ from sigmax.errors import RequestError
 
 if TYPE_CHECKING:
     from sigmax.models import Classifier, Denoiser
-    from sigmax.train.loop.progress import EpochReport
 
 Out = Annotated[Path, typer.Option("--out", help="Checkpoint to write, NAME.safetensors.")]
-WithDenoiser = Annotated[
-    str | None, typer.Option("--denoiser", help="A denoiser, as of `build`: train on images denoised by it.")
-]
+WithDenoiser = Annotated[str | None, typer.Option("--denoiser", help="As of `build`: train on its images.")]
 Epochs = Annotated[int | None, typer.Option(help="Passes over the training images (default: 120 or the preset's).")]
 Device = Annotated[str | None, typer.Option(help="Where to train: cpu, cuda, cuda:1 ... (default: cpu).")]
 
@@ -36,11 +33,3 @@ def begun(start: Path | None, model: str | None, options: Mapping[str, Any], nor
     from sigmax import models
 
     return models.load(start)[0]
-
-
-def last_report(out: Path) -> "EpochReport | None":
-    """What the last epoch of the run that wrote `out` came to."""
-    from sigmax.train.loop.network import metrics_path
-    from sigmax.train.loop.progress import last_epoch
-
-    return last_epoch(metrics_path(out))

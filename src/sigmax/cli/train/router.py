@@ -7,24 +7,17 @@ import typer
 
 from sigmax.cli import options as opt
 from sigmax.cli.progress import progress, resumable, say, warn, warn_of_noise
-from sigmax.cli.train.options import Device, Epochs, Out, WithDenoiser, begun, last_report, read_denoiser
+from sigmax.cli.train.options import Device, Epochs, Out, WithDenoiser, begun, read_denoiser
 from sigmax.errors import RequestError
 
 if TYPE_CHECKING:
     from sigmax.cli.train.keys import RouterKeys
 
 Noise = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NOISE", help=f"Noise of the router's votes, in pixels (default: the preset's). {opt.UNIFORM}."
-    ),
+    str | None, typer.Option(metavar="NOISE", help=f"Noise of its votes (default: the preset's). {opt.UNIFORM}.")
 ]
 Start = Annotated[
-    Path | None,
-    typer.Option(
-        help="Begin with the weights of this classifier, such as an expert's, except its last layer; it also "
-        "decides the model."
-    ),
+    Path | None, typer.Option(help="Classifier to begin with, but for its last layer: decides the model.")
 ]
 
 
@@ -33,12 +26,8 @@ def router(
     labels: Annotated[Path, typer.Option(help="Folder of labels, as written by `sigmax label`.")],
     out: Out,
     sigma: Noise = None,
-    preset: Annotated[
-        str | None, typer.Option(help="dual-cifar10 or dual-imagenet: what the paper used; --set still applies.")
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option(help="Architecture, as for a classifier (default: small-cnn or the preset's).")
-    ] = None,
+    preset: Annotated[str | None, typer.Option(help="dual-cifar10 or dual-imagenet, as the paper.")] = None,
+    model: Annotated[str | None, typer.Option(help="Architecture (default: small-cnn or the preset's).")] = None,
     start: Start = None,
     denoiser: WithDenoiser = None,
     epochs: Epochs = None,
@@ -107,14 +96,12 @@ def _asked(
 
 
 def _conclude(out: Path, denoiser: str | None, sigmas: tuple[float, ...], advice: str) -> None:
-    from sigmax.train.router.shares import said_of_routes, warning_of_collapse
-    from sigmax.train.router.train import route_names
+    from sigmax.train.router.check import said_of_router
 
-    last = last_report(out)
-    if last is not None and last.validation:
-        say(said_of_routes(last.validation, route_names(sigmas)))
-        warning = warning_of_collapse(last.validation, route_names(sigmas), advice)
-        if warning is not None:
-            warn(warning)
+    said = said_of_router(out, sigmas, advice)
+    if said is not None:
+        say(said[0])
+        if said[1] is not None:
+            warn(said[1])
     before = "" if denoiser is None else f" --denoiser {denoiser}"
     say(f"Wrote {out}. Next: sigmax build dual {out} EXPERT...{before} --out SYSTEM")

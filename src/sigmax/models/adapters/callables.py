@@ -1,8 +1,6 @@
-"""Black boxes: models that are functions, not torch modules.
+"""Black boxes: any callable from a batch of images to logits or class ids is a base model as it is.
 
-Any callable from a batch of images to logits or class ids is a base model as it is: `sx.Smoothed(function, ...)`,
-or `sx.Denoised(denoiser, function)`. It needs no gradient. A run's plan knows it by its name and by its outputs on
-probe inputs. Its attribute `fingerprint`, a text that changes whenever its answers would, identifies it beyond these.
+Beyond name and probe outputs, an attribute `fingerprint` identifies it: a text that changes when its answers would.
 """
 
 import hashlib
@@ -20,8 +18,7 @@ from sigmax.errors import RequestError, needs
 class Onnx:
     """A classifier in an ONNX file, run by onnxruntime on the CPU: images (n, C, H, W) to its first output.
 
-    The file must take any number of images: export it with a dynamic batch axis. `fingerprint` covers the file and
-    the data files that it names. A file can only ask for operators that onnxruntime has, so nothing else runs.
+    `fingerprint` covers its data files too. It can only ask for operators that onnxruntime has: nothing else runs.
     """
 
     computes_in = torch.float32  # whatever precision is asked for; `Voter` refuses another
@@ -71,8 +68,8 @@ def _reopened(path: Path, threads: int, fingerprint: str) -> Onnx:
 def data_files(path: Path) -> list[Path]:
     """The files beside an ONNX file that hold its weights, as exporters of torch write large or all models.
 
-    They are found by the entries `location` of the file's tensors, in protobuf's usual spelling: tag, length, text. A
-    file that has the word in another place as well is refused, since weights might hide there.
+    Found by the entries `location` of its tensors, in protobuf's usual spelling (tag, length, text). A file that has
+    the word in another place as well is refused, since weights might hide there.
     """
     content = path.read_bytes()
     names = set()

@@ -36,6 +36,13 @@ _SYMBOLIC = re.compile(  # sizes such as Mul(Integer(2), Symbol('s77', positive=
 )
 _NAME = re.compile(r"[\w.+]*", re.ASCII)
 _OPTION = re.compile(r"[\w .,:/*>+-]*", re.ASCII)  # of an operator: "bilinear", "bij,bjk->bik"
+_PATTERNS = {  # of the strings of a graph, by their key
+    "target": _OPERATORS,
+    "as_operator": _OPERATORS,
+    "expr_str": _SYMBOLIC,
+    "as_string": _OPTION,
+    "as_strings": _OPTION,
+}
 _CONTAINERS = (None, "builtins.tuple", "builtins.list", "builtins.dict")
 
 
@@ -115,13 +122,8 @@ def _in_graph(value: Any, key: str) -> Iterator[str]:
     elif isinstance(value, str):
         if key in ("in_spec", "out_spec"):
             yield from _in_spec(json.loads(value))
-        elif not _expected(key).fullmatch(value):
+        elif not _PATTERNS.get(key, _NAME).fullmatch(value):
             yield f"its graph asks for {value!r:.80}"
-
-
-def _expected(key: str) -> re.Pattern[str]:
-    kinds = {"target": _OPERATORS, "as_operator": _OPERATORS, "expr_str": _SYMBOLIC}
-    return kinds.get(key, _OPTION if key in ("as_string", "as_strings") else _NAME)
 
 
 def _in_spec(spec: Any) -> Iterator[str]:

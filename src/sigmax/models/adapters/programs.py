@@ -1,7 +1,7 @@
 """Networks in files of other tools: ONNX, torch.export (.pt2) and TorchScript; and networks that code makes.
 
-The file itself is kept, unchanged, and its bytes are its identity. Nothing in it runs as Python. Code is the exception:
-of it only the reference `package.module:function` is kept, and it is imported when the caller names it again.
+The file itself is kept, unchanged; nothing in it runs as Python. Of code only the reference is kept, and it is imported
+when the caller names it again.
 """
 
 import hashlib
@@ -38,10 +38,7 @@ DYNAMIC = {  # how a file is made that takes any number of images
 
 
 class Program(nn.Module):
-    """A network of a file or of code, after its normalisation: pixels in [0, 1], noise already added, to its answer.
-
-    `description.architecture` is its kind. `content`: the digest of the file's bytes; of code its reference.
-    """
+    """A network of a file or of code (`description.architecture` says which), after its normalisation."""
 
     def __init__(self, network: Callable[..., Any], description: Description, content: str, path: Path | None) -> None:
         super().__init__()
@@ -117,10 +114,7 @@ def reopened(path: Path, description: Description, content: str) -> Program:
 
 
 def from_code(reference: str, **given: Unpack[Given]) -> Program:
-    """Import `package.module` and call its `function`, without arguments, which returns the model: any callable.
-
-    This runs the code, with the current folder on Python's path. The others are as for `open_program`.
-    """
+    """Import `package.module` and call its `function`, which returns the model. This runs the code."""
     network = _called(reference)
     description = _described(network, CODE, reference, given, {"code": reference})
     return Program(network, description, reference, None)

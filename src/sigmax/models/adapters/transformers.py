@@ -1,8 +1,5 @@
 """Image classifiers of the transformers library, with the preprocessing they were trained with.
 
-    name = "aaraki/vit-base-patch16-224-in21k-finetuned-cifar10"
-    sx.Denoised(denoiser, models.from_transformers(name, input_shape=(3, 32, 32)))
-
 Resizing is done here, in torch, so that a vote never leaves the GPU. It is antialiased, as Pillow's is; like the
 normalisation it is linear, and noise is not clamped.
 """
@@ -30,11 +27,7 @@ _UNWANTED = ("auto_map", "transformers_version", "_name_or_path", "dtype", "torc
 
 
 class Resized(nn.Module):
-    """Logits of images that are resized to `size` and cropped in the middle to `crop`, (height, width) each.
-
-    A model whose weights are 16-bit floats is computed in them throughout, whatever autocast is in force: it
-    would keep the sums between its layers in 32 bits, at twice the traffic.
-    """
+    """Logits of images resized to `size` and cropped to `crop`; 16-bit weights are computed in them throughout."""
 
     def __init__(self, model: nn.Module, size: Sequence[int], crop: Sequence[int] | None, resize: str) -> None:
         super().__init__()
@@ -112,9 +105,7 @@ def from_transformers(
 
     input_shape: of the images to come, which are resized to what the classifier wants (default: they already are).
     resize: "bicubic", as denoised smoothing is published, or "bilinear", which many processors name.
-    weights: "bf16" or "fp16" rounds them, and computes everything in 16 bits, also what autocast would not: another
-    function, with half the traffic between layers. They come from safetensors, and code that a repository
-    brings is not run.
+    weights: "bf16" or "fp16" rounds them and computes everything in 16 bits: another function, with half the traffic.
     """
     library = needs("transformers", extra="hub", why="to read one of its classifiers")
     folder = fetched(source, ("*.json", "*.safetensors"), revision=revision, expected="a transformers folder")
@@ -133,12 +124,13 @@ def from_transformers(
         )
     config = json.loads(json.dumps(model.config.to_diff_dict()))
     channels = getattr(model.config, "num_channels", 3)
+    mean, std = (processor.get(name, [0.5] * channels) for name in ("image_mean", "image_std"))
     _check_channels(channels, input_shape)
     description = Description(
         architecture="transformers",
         classes=model.config.num_labels,
         input_shape=input_shape or (channels, *(crop or size)),
-        normalisation=_normalisation(processor, channels),
+        normalisation=Normalisation(mean, std) if processor.get("do_normalize", True) else None,
         options={
             "config": {key: value for key, value in config.items() if key not in _UNWANTED},
             "size": list(size),
@@ -203,10 +195,3 @@ def _pair(size: Any) -> tuple[int, int]:
     if isinstance(size, Mapping) and {"height", "width"} <= set(size):
         return int(size["height"]), int(size["width"])
     raise RequestError(f"the processor's size is {size!r}; expected height and width, or shortest_edge")
-
-
-def _normalisation(processor: Mapping[str, Any], channels: int) -> Normalisation | None:
-    if not processor.get("do_normalize", True):
-        return None
-    mean, std = (processor.get(name, [0.5] * channels) for name in ("image_mean", "image_std"))
-    return Normalisation(tuple(mean), tuple(std))

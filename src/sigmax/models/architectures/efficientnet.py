@@ -8,6 +8,8 @@ Lite variant of its authors. Parameter names follow the public weights: _conv_st
 from torch import Tensor, nn
 from torch.nn import functional
 
+from sigmax.models.architectures.resnet import keep_variance
+
 _EPS = 1e-3  # of every batch norm, as in the public weights
 _STEM, _HEAD = 32, 1280  # channels before and after the blocks
 _STAGES = (  # times the channels are expanded, kernel, stride of the first block, channels, blocks
@@ -24,8 +26,7 @@ _STAGES = (  # times the channels are expanded, kernel, stride of the first bloc
 class SameConv2d(nn.Conv2d):
     """A convolution without bias whose output has ceil(side / stride) pixels a side, whatever the input's side.
 
-    The zeros around the image are shared out evenly; an odd one goes to the right and to the bottom (TensorFlow's
-    "same" padding). At stride 2 on an even side this differs from any padding that is the same on both sides.
+    An odd zero goes to the right and to the bottom (TensorFlow's "same" padding).
     """
 
     def __init__(self, channels: int, out_channels: int, kernel: int, *, stride: int = 1, groups: int = 1) -> None:
@@ -68,10 +69,7 @@ class InvertedResidual(nn.Module):
 
 
 class EfficientNetLite0(nn.Module):
-    """Logits (n, classes) of images (n, *input_shape): 4.7 million parameters at 1,000 classes, made for 224x224.
-
-    `dropout` is the share of the pooled features that are left out in training.
-    """
+    """Logits (n, classes) of images (n, *input_shape): 4.7 million parameters at 1,000 classes, made for 224x224."""
 
     def __init__(self, *, classes: int, input_shape: tuple[int, int, int], dropout: float = 0.2) -> None:
         super().__init__()
@@ -87,9 +85,7 @@ class EfficientNetLite0(nn.Module):
         self._bn1 = nn.BatchNorm2d(_HEAD, eps=_EPS)
         self._dropout = nn.Dropout(dropout)
         self._fc = nn.Linear(_HEAD, classes)
-        for module in self.modules():  # the signal keeps its variance through the rectifiers (He et al., 2015)
-            if isinstance(module, nn.Conv2d):
-                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+        keep_variance(self)
 
     def forward(self, images: Tensor) -> Tensor:
         """Logits, one row an image."""

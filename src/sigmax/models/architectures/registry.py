@@ -1,9 +1,4 @@
-"""Architectures by name, so that a file can say which network it holds without bringing code.
-
-A builder is a function or class called as `builder(classes=10, input_shape=(3, 32, 32), **options)` whose
-further keyword arguments, each with a default, are the architecture's options. Builders of denoisers, which turn
-images into images, take no classes.
-"""
+"""Architectures by name, so that a file can say which network it holds without bringing code."""
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -15,8 +10,7 @@ from torch import nn
 
 from sigmax.errors import RequestError
 from sigmax.models.architectures.efficientnet import EfficientNetLite0
-from sigmax.models.architectures.resnet import CappedResNet18, ResNet18, resnet20, resnet56, resnet110
-from sigmax.models.architectures.resnet50 import ResNet50
+from sigmax.models.architectures.resnet import CappedResNet18, ResNet18, ResNet50, thin_resnet
 from sigmax.models.architectures.small_cnn import SmallCNN
 from sigmax.models.architectures.unet import UNet
 
@@ -34,9 +28,9 @@ _architectures = {
     "small-cnn": Architecture(SmallCNN),
     "resnet18": Architecture(ResNet18),
     "resnet18-capped": Architecture(CappedResNet18),
-    "resnet20": Architecture(resnet20),
-    "resnet56": Architecture(resnet56),
-    "resnet110": Architecture(resnet110),
+    "resnet20": Architecture(thin_resnet(20)),
+    "resnet56": Architecture(thin_resnet(56)),
+    "resnet110": Architecture(thin_resnet(110)),  # the usual base model of publications on CIFAR-10
     "resnet50": Architecture(ResNet50),
     "efficientnet-lite0": Architecture(EfficientNetLite0),
     "unet": Architecture(UNet, denoises=True),
@@ -53,12 +47,11 @@ def names(*, denoisers: bool = False) -> tuple[str, ...]:
 
 
 def register(name: str, *, denoiser: bool = False) -> Callable[[Builder], Builder]:
-    """Add a builder under `name`, as a decorator or as `register(name)(builder)`.
+    """Add a builder under `name`, as a decorator or as `register(name)(builder)`; files refer to the name for good.
 
-    The builder is called as `builder(classes=10, input_shape=(3, 32, 32), **options)` and returns a network that
-    maps (n, *input_shape) to logits (n, classes). Its options are keyword-only arguments, with defaults or without.
-    With `denoiser=True` it is called without classes, and its network, `network(images, sigma)`, returns images.
-    A name belongs to one builder for good: files refer to it.
+    Called as `builder(classes=10, input_shape=(3, 32, 32), **options)`, with keyword-only options, it returns a network
+    that maps (n, *input_shape) to logits (n, classes); that of a denoiser (without classes) maps (images, sigma) to
+    images.
     """
 
     def add(builder: Builder) -> Builder:
@@ -72,10 +65,9 @@ def register(name: str, *, denoiser: bool = False) -> Callable[[Builder], Builde
 
 
 def build(name: str, *, classes: int, input_shape: tuple[int, int, int], **options: Any) -> nn.Module:
-    """A fresh network in eval mode that was seen to map (n, *input_shape) to (n, classes).
+    """A fresh network in eval mode that was seen to map (n, *input_shape) to (n, classes); with `classes=0` a denoiser.
 
-    With `classes=0` a denoiser, called as `network(images, sigma)`. Its weights are sampled from torch's global
-    generator: call `torch.manual_seed` first to fix them.
+    Its weights are sampled from torch's global generator: call `torch.manual_seed` first to fix them.
     """
     request = f"architecture {name!r} with {classes} classes, inputs {input_shape} and options {options}"
     builder, complete = _builder(name), all_options(name, options)

@@ -1,17 +1,28 @@
-"""Residual networks for small images (He et al., 2016): ResNet-18, and the thin ResNet-20, -56 and -110.
+"""Residual networks: ResNet-18 and the thin ResNet-20, -56 and -110 for small images, ResNet-50 for photographs.
 
-Source: He et al. (2016), "Deep Residual Learning for Image Recognition". Parameter names follow the public CIFAR-10
-weights: conv1, bn1, layer1.0.conv1, ..., linear.
+Source: He et al. (2016), "Deep Residual Learning for Image Recognition". Parameter names follow public weights, for
+CIFAR-10 (conv1, bn1, layer1.0.conv1, ..., linear) and ImageNet (..., layer1.0.downsample.0, ..., fc), and so does the
+place where bottlenecks halve the resolution, their 3x3 convolution.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from torch import Tensor, nn
 from torch.nn import functional
 
 from sigmax.errors import RequestError
 
+_STAGES = ((64, 3), (128, 4), (256, 6), (512, 3))  # channels inside a bottleneck, bottlenecks
+_EXPANSION = 4  # channels of a bottleneck's output, in channels inside it
 Shortcut = Callable[[int, int], nn.Module]  # past a block that halves the resolution, by its channels in and out
+
+
+def keep_variance(network: nn.Module) -> None:
+    """Sample the convolutions' weights so that the signal keeps its variance through the ReLUs (He et al., 2015)."""
+    for module in network.modules():
+        if isinstance(module, nn.Conv2d):
+            nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
 
 class BasicBlock(nn.Module):
@@ -32,10 +43,7 @@ class BasicBlock(nn.Module):
 
 
 class PaddedShortcut(nn.Module):
-    """Option A of the paper: every second pixel, and channels of zeros on both sides. Nothing is learned.
-
-    Both sides, because the public CIFAR-10 weights were trained so.
-    """
+    """Option A: every second pixel, and channels of zeros on both sides, as public weights have it."""
 
     def __init__(self, channels: int, out_channels: int) -> None:
         super().__init__()
@@ -70,9 +78,7 @@ class _ResNet(nn.Module):
             self.add_module(f"layer{stage + 1}", nn.Sequential(first, *rest))
             before = width
         self.linear = nn.Linear(before, classes)
-        for module in self.modules():  # the signal keeps its variance through the ReLUs (He et al., 2015)
-            if isinstance(module, nn.Conv2d):
-                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+        keep_variance(self)
 
     def forward(self, images: Tensor) -> Tensor:
         """Logits, one row an image."""
@@ -84,11 +90,7 @@ class _ResNet(nn.Module):
 
 
 class ResNet18(_ResNet):
-    """Logits (n, classes) of images (n, *input_shape), of any number of channels and any size.
-
-    `width` is the number of channels of the first stage; each later stage doubles it. At 64, the default, it
-    has 11.2 million parameters. A wide, shallow network like this keeps a GPU busier than a thin, deep one.
-    """
+    """Logits (n, classes) of images (n, *input_shape) of any size; `width`: channels of the first stage."""
 
     def __init__(self, *, classes: int, input_shape: tuple[int, int, int], width: int = 64) -> None:
         widths = [width, 2 * width, 4 * width, 8 * width]
@@ -98,9 +100,8 @@ class ResNet18(_ResNet):
 class CappedResNet18(_ResNet):
     """The same with no more than `most` channels in any stage: most of ResNet-18's weights are in its widest ones.
 
-    At 64 and 256, the defaults, it has 5.2 million parameters for 83% of the multiplications. `shrink`: images are
-    averaged over squares of that side first. Two makes a quarter of the multiplications; it is meant for routers,
-    whose noise drowns what is finer.
+    5.2 million parameters for 83% of the multiplications. `shrink`: images are averaged over squares of that side
+    first; 2 makes a quarter of the multiplications, for routers, whose noise drowns what is finer.
     """
 
     def __init__(
@@ -123,29 +124,65 @@ class CappedResNet18(_ResNet):
         return super().forward(images if self.shrink == 1 else functional.avg_pool2d(images, self.shrink))
 
 
-class CifarResNet(_ResNet):
-    """The thin networks of Sec. 4.2 for 32x32 images; other sizes work.
+def thin_resnet(depth: int) -> Callable[..., nn.Module]:
+    """The builder of a network of Sec. 4.2 for 32x32 images: 20, 56 or 110 layers; other sizes of images work.
 
     A depth of 6n + 2 means three stages of n blocks with 16, 32 and 64 channels, and shortcuts without parameters.
     """
 
-    def __init__(self, *, depth: int, classes: int, input_shape: tuple[int, int, int]) -> None:
-        blocks, widths = (depth - 2) // 6, (16, 32, 64)
-        super().__init__(
-            channels=input_shape[0], classes=classes, widths=widths, blocks=blocks, shortcut=PaddedShortcut
-        )
+    def build(*, classes: int, input_shape: tuple[int, int, int]) -> nn.Module:
+        how: dict[str, Any] = {"widths": (16, 32, 64), "blocks": (depth - 2) // 6, "shortcut": PaddedShortcut}
+        return _ResNet(channels=input_shape[0], classes=classes, **how)
+
+    return build
 
 
-def resnet20(*, classes: int, input_shape: tuple[int, int, int]) -> nn.Module:
-    """ResNet-20: 0.27 million parameters."""
-    return CifarResNet(depth=20, classes=classes, input_shape=input_shape)
+class Bottleneck(nn.Module):
+    """1x1, 3x3 and 1x1 convolutions around which the input is carried, by a 1x1 convolution where shapes differ."""
+
+    def __init__(self, channels: int, width: int, *, stride: int) -> None:
+        super().__init__()
+        out_channels = _EXPANSION * width
+        self.conv1 = nn.Conv2d(channels, width, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.conv2 = nn.Conv2d(width, width, 3, stride=stride, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(width)
+        self.conv3 = nn.Conv2d(width, out_channels, 1, bias=False)
+        self.bn3 = nn.BatchNorm2d(out_channels)
+        self.downsample: nn.Module = nn.Identity()
+        if stride != 1 or channels != out_channels:
+            self.downsample = nn.Sequential(
+                nn.Conv2d(channels, out_channels, 1, stride=stride, bias=False), nn.BatchNorm2d(out_channels)
+            )
+
+    def forward(self, features: Tensor) -> Tensor:
+        """The block's features, at 1 / stride of the resolution."""
+        inner = functional.relu(self.bn1(self.conv1(features)), inplace=True)
+        inner = functional.relu(self.bn2(self.conv2(inner)), inplace=True)
+        return functional.relu(self.bn3(self.conv3(inner)) + self.downsample(features), inplace=True)
 
 
-def resnet56(*, classes: int, input_shape: tuple[int, int, int]) -> nn.Module:
-    """ResNet-56: 0.85 million parameters."""
-    return CifarResNet(depth=56, classes=classes, input_shape=input_shape)
+class ResNet50(nn.Module):
+    """Logits (n, classes) of images (n, *input_shape): 25.6 million parameters at 1,000 classes, made for 224x224."""
 
+    def __init__(self, *, classes: int, input_shape: tuple[int, int, int]) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(input_shape[0], 64, 7, stride=2, padding=3, bias=False)
+        self.bn1 = nn.BatchNorm2d(64)
+        before = 64
+        for stage, (width, blocks) in enumerate(_STAGES):
+            first = Bottleneck(before, width, stride=2 if stage else 1)
+            before = _EXPANSION * width
+            rest = (Bottleneck(before, width, stride=1) for _ in range(blocks - 1))
+            self.add_module(f"layer{stage + 1}", nn.Sequential(first, *rest))
+        self.fc = nn.Linear(before, classes)
+        keep_variance(self)
 
-def resnet110(*, classes: int, input_shape: tuple[int, int, int]) -> nn.Module:
-    """ResNet-110, the usual base model of publications on CIFAR-10: 1.7 million parameters."""
-    return CifarResNet(depth=110, classes=classes, input_shape=input_shape)
+    def forward(self, images: Tensor) -> Tensor:
+        """Logits, one row an image."""
+        features = functional.relu(self.bn1(self.conv1(images)), inplace=True)
+        features = functional.max_pool2d(features, 3, stride=2, padding=1)
+        for stage in range(1, len(_STAGES) + 1):
+            features = getattr(self, f"layer{stage}")(features)
+        logits: Tensor = self.fc(features.mean(dim=(2, 3)))
+        return logits

@@ -1,9 +1,6 @@
 """A convolutional network small enough to cast hundreds of thousands of votes a second on a laptop's CPU.
 
-One convolution at full resolution, then strided ones that halve the image and double the channels until it
-is at most 4 pixels wide, then two linear layers. No batch statistics: an input's logits do not depend on
-its neighbours in the batch, in training or out of it. ReLUs work in place, because at this speed it is
-fresh memory that takes the time.
+No batch statistics. ReLUs work in place, because at this speed it is fresh memory that takes the time.
 """
 
 from torch import Tensor, nn
@@ -12,11 +9,7 @@ _SMALLEST_SIDE = 4  # pixels; below this there is no shape left for a convolutio
 
 
 class SmallCNN(nn.Module):
-    """Logits (n, classes) of images (n, *input_shape), of any number of channels and any size.
-
-    `width` is the number of channels at full resolution. At the default, 8x8 grey images cost about 0.12
-    million multiplications each and 3x32x32 ones 4.1 million.
-    """
+    """Logits (n, classes) of images (n, *input_shape) of any size; `width`: channels at full resolution."""
 
     def __init__(self, *, classes: int, input_shape: tuple[int, int, int], width: int = 16) -> None:
         super().__init__()

@@ -28,12 +28,11 @@ _GROUPS = 32  # of channels normalised together, where the number of channels al
 class UNet(nn.Module):
     """Clean images (n, *input_shape) of noisy ones, pixels on [0, 1]; called as `unet(noisy, sigma)`.
 
-    `sigma` is one number, or a tensor (n,) of one an image. Any number of channels and any size will do; what comes
-    out is not clamped. `width`: channels at full resolution; `multipliers`: of these at each resolution;
-    `blocks`: residual blocks at each; `attention`: the sides, in pixels, at which positions attend to each other,
-    in heads of `head_channels`; `spread`: standard deviation of clean pixels. The defaults have 6.9 million
-    parameters; width=128, multipliers=(1, 2, 2, 2), blocks=3, attention=(16, 8) is the size of the public CIFAR-10
-    diffusion model (52.5 million).
+    `sigma` is one number, or a tensor (n,) of one an image; what comes out is not clamped. `width`: channels at full
+    resolution; `multipliers`: of these at each resolution; `blocks`: residual blocks at each; `attention`: the sides,
+    in pixels, at which positions attend to each other, in heads of `head_channels`; `spread`: standard deviation of
+    clean pixels. 6.9 million parameters; with width=128, multipliers=(1, 2, 2, 2), blocks=3, attention=(16, 8) 52.5
+    million.
     """
 
     takes_sigma = True
@@ -180,10 +179,7 @@ def _check_sizes(width: int, multipliers: Sequence[int], blocks: int, spread: fl
 
 
 class Residual(nn.Module):
-    """Two 3x3 convolutions added to their input; what is known of the noise scales and shifts between them.
-
-    Source: Dhariwal & Nichol (2021), "Diffusion Models Beat GANs on Image Synthesis", Sec. 3.1.
-    """
+    """Two convolutions added to their input; the noise scales and shifts between them (Dhariwal & Nichol, 2021)."""
 
     def __init__(self, inside: int, outside: int, known: int, *, dropout: float) -> None:
         super().__init__()

@@ -1,8 +1,4 @@
-"""Checkpoints: a network's tensors and its description in one safetensors file. Nothing in it is executed.
-
-The description lies as JSON in the file's metadata, so any reader of safetensors can see what the file is: under
-the key "sigmax", or "sigmax-bf16" where tensors were rounded and are kept as bfloat16.
-"""
+"""Checkpoints: a network's tensors and its description (metadata) as safetensors. Nothing in it is executed."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -43,11 +39,7 @@ class Checkpoint:
 
 
 def save(path: str | Path, model: nn.Module, *, store: Store = "fp32") -> Path:
-    """Write the model with its description to `path`, whole or not at all, and return the path.
-
-    Needs a model that can describe itself: one from `create`, `load` or `import_weights`, or a `Denoiser`.
-    `store="bf16"` takes half the room; the model must have been rounded to it before (`round_weights`).
-    """
+    """Write a model that describes itself to `path`, whole or not at all; for "bf16" rounded before."""
     path = Path(path)
     check_store(store)
     description = describe(model)
@@ -73,11 +65,7 @@ def save(path: str | Path, model: nn.Module, *, store: Store = "fp32") -> Path:
 
 
 def load(path: str | Path, *, device: str | torch.device = "cpu") -> tuple[Classifier, Description]:
-    """The saved model, in eval mode, and its description.
-
-    Every tensor's name, shape and kind is checked against the architecture that the file names. torch's global
-    generator is left as it was.
-    """
+    """The saved model, in eval mode, and its description; torch's global generator is left as it was."""
     model = _loaded(path, device)
     if not isinstance(model, Classifier):
         raise RequestError(
@@ -110,10 +98,7 @@ def _loaded(path: str | Path, device: str | torch.device) -> Classifier | Denois
 
 
 def _created(checkpoint: Checkpoint, path: str | Path) -> Classifier | Denoiser:
-    """The network that the file describes, with fresh weights.
-
-    It is built without memory first: the description may name a network of any size.
-    """
+    """The network that the file describes, built without memory first: it may be of any size."""
     description = checkpoint.description
     make = create_denoiser if description.denoises else create
     try:
@@ -180,11 +165,7 @@ def read(path: str | Path) -> Checkpoint:
 
 
 def fingerprint(model: nn.Module | str | Path) -> str:
-    """32 hex digits that identify what a model computes; the same for a model and for its saved file.
-
-    They cover architecture, options, classes, input shape and normalisation, and each tensor's name, dtype,
-    shape and bytes; not the training sigma and the notes. A model without a description has its tensors alone.
-    """
+    """32 hex digits of what a model computes: every tensor, and the description but for training sigma and notes."""
     if isinstance(model, str | Path):
         return read(model).fingerprint
     if isinstance(model, Classifier | Denoiser):

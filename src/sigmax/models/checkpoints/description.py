@@ -3,7 +3,7 @@
 import json
 import math
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Self
 
@@ -18,24 +18,15 @@ FORMAT = 1  # raised when a reader of the old layout would misread the new one
 
 @dataclass(frozen=True, kw_only=True)
 class Description:
-    """A model in words. All but `sigma` and `notes` decides what the model computes.
+    """A model in words. All but `sigma` and `notes` decides what the model computes."""
 
-    architecture   its name in the registry
-    options        the architecture's options, such as {"width": 16}
-    classes        how many logits an input gets; 0: none, it is a denoiser and an input comes back as an image
-    input_shape    (C, H, W) of one input
-    normalisation  what is done to pixels in [0, 1] before the network sees them; None: nothing
-    sigma          standard deviation of the noise it was trained on, in pixels; None: not known
-    notes          anything else worth keeping, as JSON: training settings, data fingerprint, source
-    """
-
-    architecture: str
-    classes: int
-    input_shape: tuple[int, int, int]
-    options: Mapping[str, Any] = field(default_factory=dict)
-    normalisation: Normalisation | None = None
-    sigma: float | None = None
-    notes: Mapping[str, Any] = field(default_factory=dict)
+    architecture: str  # its name in the registry
+    classes: int  # how many logits an input gets; 0: none, it is a denoiser and an input comes back as an image
+    input_shape: tuple[int, int, int]  # (C, H, W) of one input
+    options: Mapping[str, Any] = field(default_factory=dict)  # of the architecture, such as {"width": 16}
+    normalisation: Normalisation | None = None  # of pixels in [0, 1], before the network sees them
+    sigma: float | None = None  # of the noise it was trained on, in pixels; None: not known
+    notes: Mapping[str, Any] = field(default_factory=dict)  # as JSON: training settings, data fingerprint, source
 
     def __post_init__(self) -> None:
         if not isinstance(self.architecture, str):
@@ -114,23 +105,15 @@ def _as_json(part: str, value: Mapping[str, Any]) -> dict[str, Any]:
     """The mapping as JSON gives it back, so that a description equals the one read from its file."""
     try:
         plain = json.loads(json.dumps(dict(value), allow_nan=False))
+        deep = _levels(plain) > _DEEPEST
     except (TypeError, ValueError, RecursionError) as error:
         raise RequestError(f"{part} must be plain JSON values under string keys: {error}") from error
-    assert isinstance(plain, dict)
-    _refuse_deep(part, plain)
-    return plain
-
-
-def _refuse_deep(part: str, plain: dict[str, Any]) -> None:
-    """Refuse what is nested so deeply that writing it down again may run out of stack."""
-    level: list[Any] = [plain]
-    for _ in range(_DEEPEST):
-        level = [inner for held in level for inner in _inside(held)]
-    if level:
+    if deep:
         raise RequestError(f"{part} must be plain JSON values at most {_DEEPEST} levels deep; flatten them")
+    return dict(plain)
 
 
-def _inside(held: Any) -> Iterable[Any]:
-    if isinstance(held, dict):
-        return held.values()
-    return held if isinstance(held, list) else ()
+def _levels(held: Any) -> int:
+    """How deeply lists and objects are nested."""
+    inner = held.values() if isinstance(held, dict) else held if isinstance(held, list) else ()
+    return 1 + max(map(_levels, inner), default=0)

@@ -1,7 +1,4 @@
-"""Weights saved by other people's code, brought in under a registered architecture.
-
-Such a file says neither its architecture nor its normalisation, so both must be given.
-"""
+"""Weights saved by other people's code, brought in under a registered architecture and normalisation."""
 
 from collections import Counter
 from collections.abc import Mapping, Set
@@ -35,11 +32,9 @@ def import_weights(
     sigma: float | None = None,
     notes: Mapping[str, Any] | None = None,
 ) -> tuple[Classifier, Description]:
-    """The named architecture with the file's weights, in eval mode, and its description.
+    """The named architecture with the file's weights, under a wrapper's prefix or not, and its description.
 
-    Names may carry a wrapper's prefix (`module.`, the `1.` of a Sequential that normalises first); apart from
-    that every name and shape must be the architecture's. `normalisation` has no default because a wrong one
-    fails silently; if the file carries its own, the two must agree.
+    `normalisation` has no default because a wrong one fails silently; if the file carries its own, the two must agree.
     """
     description = Description(
         architecture=architecture,

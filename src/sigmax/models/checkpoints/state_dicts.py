@@ -17,16 +17,12 @@ _CONTAINERS = ("state_dict", "model_state_dict", "model", "net")
 
 
 def state_dict(path: Path) -> dict[str, Tensor]:
-    """The tensors by name that the file holds, at its top or under one of the usual keys.
-
-    Takes what `torch.save` writes (.pt, .pth, .th) and safetensors. A pickle that asks for anything but
-    tensors and plain values is refused, unread, and so are tensors that are not plain arrays of real numbers.
-    """
+    """The tensors by name in a file, at its top or under a usual key; a pickle of anything else is refused, unread."""
     held = _read(path)
     for _ in range(_DEEPEST):
         if not isinstance(held, Mapping):
             raise RequestError(f"{path} holds a {type(held).__name__}, not a state dict of tensors by name")
-        if _is_state_dict(held):
+        if held and all(isinstance(name, str) and isinstance(tensor, Tensor) for name, tensor in held.items()):
             refuse_unusual(held, source=str(path))
             return dict(held)
         held = _inner(held, path)
@@ -66,7 +62,3 @@ def _read(path: Path) -> Any:
         raise RequestError(
             f"{path} is not a file of weights, or it is cut short ({type(error).__name__}); fetch it again"
         ) from error
-
-
-def _is_state_dict(held: Mapping[Any, Any]) -> bool:
-    return bool(held) and all(isinstance(name, str) and isinstance(tensor, Tensor) for name, tensor in held.items())

@@ -15,13 +15,7 @@ _SHOWN = 3  # names listed of each kind of difference
 
 
 def fill(network: nn.Module, tensors: Tensors, *, classes: int, source: str) -> None:
-    """Give the network exactly these tensors, in their own dtype; refuse unless every name and shape agrees.
-
-    They must also be finite real numbers, and floating where the network's are. Where the network itself has
-    16-bit floats they are rounded to these.
-
-    `source` opens the error message: which file, and which architecture it was read as.
-    """
+    """Give the network exactly these finite tensors, rounded if it has 16 bits; `source` begins an error."""
     expected = network.state_dict()
     _refuse_other_classes(expected, tensors, classes, source)
     found = differences(expected, tensors)

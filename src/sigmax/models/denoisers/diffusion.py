@@ -28,10 +28,9 @@ _PRIVATE = "_"  # what diffusers adds to a config about itself begins so
 class Diffusion(nn.Module):
     """Pixels with noise to pixels without, by one call of a UNet at the timestep whose noise is sigma.
 
-    unet: called as `unet(x_t, timesteps, return_dict=False)[0]`; of its output channels the first ones count, as
-    many as an image has. prediction: what it was trained to say: the noise ("epsilon"), the clean image ("sample")
-    or Salimans & Ho's (2022) mixture of both ("v_prediction"). timestep_scale: the timesteps it was trained on,
-    relative to the schedule's.
+    unet: called as `unet(x_t, timesteps, return_dict=False)[0]`, of which as many channels count as an image has.
+    prediction: the noise ("epsilon"), the clean image ("sample") or Salimans & Ho's (2022) mixture ("v_prediction").
+    timestep_scale: the timesteps it was trained on, relative to the schedule's.
     """
 
     takes_sigma = True
@@ -117,10 +116,7 @@ def wrap(unet: nn.Module, schedule: Schedule, *, prediction: str = "epsilon", ti
 
 
 def from_diffusers(source: str | os.PathLike[str], *, revision: str | None = None) -> Denoiser:
-    """The UNet and the scheduler of a diffusers pipeline as a denoiser: a local folder, or the hub's "owner/name".
-
-    Both the usual folders `unet` and `scheduler` and the older flat layout are read. Weights come from safetensors.
-    """
+    """The UNet and scheduler (of both layouts) in a diffusers folder, or of the hub's "owner/name", as a denoiser."""
     diffusers = needs("diffusers", extra="diffusion", why="to read a diffusers UNet")
     patterns = ("*.json", "*.safetensors", "unet/*.json", "unet/*.safetensors", "scheduler/*.json")
     folder = fetched(source, patterns, revision=revision, expected="a diffusers folder")

@@ -1,9 +1,8 @@
 """OpenAI's diffusion checkpoints (improved-diffusion, guided-diffusion) as diffusers networks.
 
-Both name their tensors alike and differ in how they change resolution: by a convolution, or by a residual block.
-All but the heads of the attention, the image size and the schedule can be read off the tensors' names and shapes.
-The converted network computes what the original does. What changes are names, and the order of the attention's
-channels: a head's query, key and value lie together in the original, all queries together in diffusers.
+Both name their tensors alike and differ in how they change resolution: by a convolution, or by a residual block. All
+but the heads of the attention, the image size and the schedule can be read off the tensors. What the conversion changes
+are names, and the order of the attention's channels: a head's query, key and value lie together in the original.
 Sources: github.com/openai/improved-diffusion, github.com/openai/guided-diffusion.
 """
 
@@ -66,11 +65,7 @@ PUBLIC = {
 
 
 def from_openai(path: str | Path, trained: str | Trained) -> Denoiser:
-    """The checkpoint as a denoiser. `trained`: one of `PUBLIC` by name, or how another one was trained.
-
-    The file is read as data only: whatever it is, none of it runs. It must be of one of the two layouts, every
-    tensor of it.
-    """
+    """The checkpoint, read as data only, as a denoiser. `trained`: one of `PUBLIC`, or how it was trained."""
     known = public(trained) if isinstance(trained, str) else trained
     needs("diffusers", extra="diffusion", why="to hold the converted network")
     stored = state_dict(Path(path))
@@ -124,6 +119,8 @@ def read_layout(stored: Tensors, *, source: str) -> Layout:
     levels, blocks = count // each, each - 1
     firsts = [1 + level * (blocks + 1) for level in range(levels)]  # the first input block of each level
     try:
+        parts = ("emb_layers.1", "in_layers.2")
+        embedded, channels = (stored[f"middle_block.0.{part}.weight"].shape[0] for part in parts)
         return Layout(
             in_channels=stored["input_blocks.0.0.weight"].shape[1],
             out_channels=stored["out.2.weight"].shape[0],
@@ -131,15 +128,10 @@ def read_layout(stored: Tensors, *, source: str) -> Layout:
             blocks=blocks,
             attends=tuple(f"input_blocks.{first}.1.qkv.weight" in stored for first in firsts),
             resamples="in_layers" in enlarging.values(),
-            scales=_scales(stored),
+            scales=embedded == 2 * channels,
         )
     except KeyError as error:
         raise RequestError(f"{source}: {NEITHER}: it lacks {error.args[0]}") from error
-
-
-def _scales(stored: Tensors) -> bool:
-    embedded, channels = (stored[f"middle_block.0.{part}.weight"].shape[0] for part in ("emb_layers.1", "in_layers.2"))
-    return embedded == 2 * channels
 
 
 def unet_config(stored: Tensors, trained: Trained, *, source: str) -> dict[str, Any]:
@@ -169,10 +161,7 @@ def unet_config(stored: Tensors, trained: Trained, *, source: str) -> dict[str, 
 
 
 def converted(stored: Tensors, config: Mapping[str, Any], *, source: str) -> dict[str, Tensor]:
-    """The tensors under diffusers' names; refused, with the first differences, unless all of them fit.
-
-    On the meta device it proves the names and shapes alone.
-    """
+    """The tensors under diffusers' names, unless they do not fit; on the meta device names and shapes alone."""
     blocks, head = int(config["layers_per_block"]), int(config["attention_head_dim"])
     tensors: dict[str, Tensor] = {}
     unknown = []

@@ -1,7 +1,4 @@
-"""The file that `sigmax compare` reads: one selection of data, one budget, several schemes.
-
-These models are its schema, its checks, its defaults and its documentation.
-"""
+"""The file that `sigmax compare` reads: one selection of data, one budget, several schemes."""
 
 from collections.abc import Mapping, Sequence
 from functools import reduce
@@ -25,22 +22,17 @@ from sigmax.pipeline.compare.kinds import (
     SystemScheme,
     kinds,
 )
-from sigmax.pipeline.voting import DATA, VotingConfig
+from sigmax.pipeline.voting import Selection, Source, VotingConfig
 from sigmax.rules.sampling import Sampling, asked
 
 
-class ComparedData(Options):
+class ComparedData(Selection):
     """What is certified."""
 
-    source: Annotated[
-        str, DATA, about("digits, mnist:PATH, fashion:PATH, cifar10:PATH, cifar100:PATH, npz:FILE or folder:PATH")
-    ]
+    source: Source
     split: Annotated[str, about("the split that is certified")] = "test"
     train: Annotated[str, about("the split that a sigma field is measured from")] = "train"
     image_size: Annotated[Count | None, about("for image folders: pixels a side")] = None
-    start: Annotated[int, about("index of the first input")] = 0
-    skip: Annotated[int, about("take every SKIP-th input")] = 1
-    max: Annotated[int | None, about("take at most this many inputs")] = None
 
 
 Table = SmoothedScheme | MultiscaleScheme | SemiElasticScheme | MemorizedScheme | SystemScheme
@@ -91,8 +83,7 @@ class CompareConfig(Options):
 
     def request(self, name: str) -> dict[str, Any]:
         """What `certify_run` is asked of a scheme, as its keywords."""
-        inputs = {"start": self.data.start, "skip": self.data.skip, "maximum": self.data.max}
-        return {**self.certify.request, **inputs, "sampling": self.question(name)}
+        return {**self.certify.request, **self.data.inputs, "sampling": self.question(name)}
 
     @classmethod
     def read(cls, path: Path, changes: Sequence[str] = ()) -> Self:

@@ -5,14 +5,12 @@ A package outside sigmax adds its own in the module of its entry point (group `s
     @register
     class MineScheme(NetworkScheme):
         kind: Literal["mine"]
+        scheme = Mine
         sigma: Positive
-
-        def built(self, over: Ingredients) -> Scheme:
-            return Mine(over.networks[0], sigma=self.sigma, classes=over.classes, **over.how)
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Literal, NamedTuple, Self, TypeVar, get_args
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,23 +53,20 @@ class SchemeConfig(Options):
 class NetworkScheme(SchemeConfig):
     """A scheme over checkpoints."""
 
+    scheme: ClassVar[Callable[..., Scheme]]
     grid: Annotated[Grid | None, about("255 for 8-bit images: noise in whole steps of 1/255")] = None
-    network: Annotated[
-        str | None, Place(), about("checkpoint, or its name in [networks]; else the file's `network`")
-    ] = None
+    network: Annotated[str | None, Place(), about("checkpoint, or its name in [networks]; else `network`")] = None
 
     @property
     def several_networks(self) -> tuple[str, ...] | None:
         """Its checkpoints, where it has more than one."""
         return None
 
-    def _common(self, over: Ingredients) -> dict[str, Any]:
-        """What the schemes of sigmax take alike."""
-        return {"grid": self.grid, "classes": over.classes, **over.how}
-
     def built(self, over: Ingredients) -> Scheme:
-        """The scheme."""
-        raise NotImplementedError(f"{type(self).__name__} must say how its scheme is built")
+        """The scheme: `scheme` over its networks with its own options, unless a kind says it otherwise."""
+        own = self.model_dump(exclude={"kind", "network", "networks", "sampling", "grid"})
+        networks = list(over.networks) if len(over.networks) > 1 else over.networks[0]
+        return type(self).scheme(networks, **own, grid=self.grid, classes=over.classes, **over.how)
 
 
 Kind = TypeVar("Kind", bound=SchemeConfig)
@@ -96,19 +91,17 @@ def kinds() -> tuple[type[SchemeConfig], ...]:
 class SmoothedScheme(NetworkScheme):
     """Constant noise (Cohen et al. 2019)."""
 
+    scheme = Smoothed
     kind: Literal["smoothed"]
     sigma: Positive
     bound: Bound = "one-sided"
-
-    def built(self, over: Ingredients) -> Scheme:
-        """The scheme."""
-        return Smoothed(over.networks[0], sigma=self.sigma, bound=self.bound, **self._common(over))
 
 
 @register
 class MultiscaleScheme(NetworkScheme):
     """A cascade of falling noise levels (Jeong & Shin 2024)."""
 
+    scheme = Multiscale
     kind: Literal["multiscale"]
     sigmas: Annotated[tuple[Positive, ...], about("strictly rising")]
     networks: Annotated[
@@ -116,9 +109,7 @@ class MultiscaleScheme(NetworkScheme):
         Place(),
         about("one for each sigma, in place of `network`"),
     ] = None
-    thresholds: Annotated[tuple[float, ...] | float, about("share of votes that an answer needs: one, or one each")] = (
-        0.5
-    )
+    thresholds: Annotated[tuple[float, ...] | float, about("share of votes that an answer needs, one or each")] = 0.5
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
@@ -130,11 +121,6 @@ class MultiscaleScheme(NetworkScheme):
     def several_networks(self) -> tuple[str, ...] | None:
         """One for each sigma, if so given."""
         return self.networks
-
-    def built(self, over: Ingredients) -> Scheme:
-        """The scheme."""
-        networks = list(over.networks) if len(over.networks) > 1 else over.networks[0]
-        return Multiscale(networks, sigmas=self.sigmas, thresholds=self.thresholds, **self._common(over))
 
 
 @register
@@ -152,13 +138,14 @@ class SemiElasticScheme(NetworkScheme):
         """The scheme."""
         options = {name: getattr(self, name) for name in ("base", "rate", "k", "offset")}
         field = NearestNeighbourSigma(over.training_images()[: self.points], **options)
-        return SemiElastic(over.networks[0], field=field, **self._common(over))
+        return SemiElastic(over.networks[0], field=field, grid=self.grid, classes=over.classes, **over.how)
 
 
 @register
 class MemorizedScheme(NetworkScheme):
     """A sigma of its own for each input, sound within a memory (Alfarra et al. 2022)."""
 
+    scheme = Memorized
     kind: Literal["memorized"]
     sigma0: Positive
     least: Positive | None = None
@@ -167,11 +154,6 @@ class MemorizedScheme(NetworkScheme):
     steps: Count = 50
     noises: Count = 8
     search: str = "ascent"
-
-    def built(self, over: Ingredients) -> Scheme:
-        """The scheme."""
-        own = self.model_dump(exclude={"kind", "network", "sampling", "grid"})
-        return Memorized(over.networks[0], **own, **self._common(over))
 
 
 @register

@@ -1,11 +1,7 @@
-"""What a network answers to noisy copies of held-out images: asked once, kept, and counted for any threshold.
-
-A deterministic certifier is asked for its certificates of the images instead: they are no estimate.
-"""
+"""What a network answers to noisy copies of held-out images: asked once, kept, and counted for any threshold."""
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -68,17 +64,14 @@ def network_of(level: Smoothed) -> Any:
 
 
 def answers_of(part: Smoothed, images: Dataset, *, samples: int, seed: int, watch: Watch = silent) -> Answers:
-    """What the network of a level answers to noisy copies of the images, in the arithmetic in which it votes.
-
-    `watch(done, total)` counts noisy copies.
-    """
+    """What a level's network answers to noisy copies, in its arithmetic; `watch(done, total)` counts noisy copies."""
     voter, network = part.voters["base"], network_of(part)
     pixels = on_device(images, voter.device)
     generator = torch.Generator(voter.device).manual_seed(seed)
     found, done, total = [], 0, len(images) * samples
     watch(0, total)
     how: dict[str, Any] = {"samples": samples, "generator": generator, "noise": part.noise.name}
-    with voting([voter]), _arithmetic(voter.device, voter.dtype):
+    with voting([voter]), torch.autocast(voter.device.type, voter.dtype, enabled=voter.dtype != torch.float32):
         for _, logits in noisy_answers(network, pixels, part.sigma, **how):
             largest = logits.float().softmax(dim=1).max(dim=1)
             found.append((largest.indices.cpu(), largest.values.cpu()))
@@ -102,12 +95,7 @@ def certain_of(part: Scheme, images: Dataset, *, watch: Watch = silent) -> Certa
 def kept_answers(
     path: Path | None, part: Scheme, images: Dataset, *, samples: int, seed: int, watch: Watch = silent
 ) -> Answers | Certain:
-    """The same from the file; where there is none the network is asked, and its answers are kept there.
-
-    `part`: a level, or a last that is `Smoothed` or deterministic.
-
-    Those of another request are refused with what differs. Without a path nothing is kept.
-    """
+    """The same from the file; else the network is asked, and its answers kept there. Another request is refused."""
 
     def asked() -> Answers | Certain:
         if isinstance(part, Smoothed):
@@ -151,12 +139,3 @@ def _request(part: Scheme, images: Dataset, *, samples: int, seed: int) -> dict[
         said |= {"system": fingerprint(part)}
     plain: dict[str, Any] = json.loads(json.dumps(said))
     return plain
-
-
-@contextmanager
-def _arithmetic(device: torch.device, dtype: torch.dtype) -> Iterator[None]:
-    if dtype == torch.float32:
-        yield
-    else:
-        with torch.autocast(device.type, dtype):
-            yield

@@ -1,13 +1,18 @@
-"""From a cascade and held-out images to the thresholds of its levels."""
+"""From a cascade and held-out images to the thresholds of its levels: estimated, searched for, kept in a file."""
 
-from collections.abc import Sequence
+import itertools
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from sigmax.data import Dataset
 from sigmax.errors import RequestError
+from sigmax.files import written_whole
 from sigmax.models.selective import selective
 from sigmax.progress import Watch, shown
+from sigmax.request import refuse_other
 from sigmax.rules.cascade.parts import LAST, level_name
 from sigmax.rules.cascade.rule import CascadeRule
 from sigmax.schemes.cascade import Cascade
@@ -15,8 +20,28 @@ from sigmax.schemes.smoothed import Smoothed
 from sigmax.train.calibrate.answers import kept_answers, network_of
 from sigmax.train.calibrate.estimate import Estimate
 from sigmax.train.calibrate.options import CalibrateOptions
-from sigmax.train.calibrate.search import best_confidence
-from sigmax.train.calibrate.thresholds import Calibrated
+
+STEPS = (1.0, 0.5, 0.25, 0.125)  # by which log(c / (1 - c)) is moved, from coarse to fine
+FURTHEST = 6.0  # of log(c / (1 - c)): no threshold of any use is beyond
+GRID = (-1.0, 0.0, 1.0, 2.0, 3.0, 4.0)  # of log(c / (1 - c)): where the search looks first
+MOST = 2000  # places it looks at first; with more levels those of one threshold for all
+
+Worth = Callable[[tuple[float, ...]], tuple[float, float]]  # of confidences; the more the better
+Place = tuple[float, ...]  # log(c / (1 - c)) of each level
+
+
+class Calibrated(NamedTuple):
+    """Confidence thresholds of the levels, in their order, and what is estimated of them at each radius, in %."""
+
+    confidence: tuple[float, ...]
+    accuracy: tuple[float, ...]  # of the cascade
+    envelope: tuple[float, ...]  # of the best of its networks alone
+
+    @property
+    def ratio(self) -> tuple[float | None, ...]:
+        """Accuracy by envelope; None where no network alone certifies anything."""
+        pairs = zip(self.accuracy, self.envelope, strict=True)
+        return tuple(accuracy / best if best else None for accuracy, best in pairs)
 
 
 def estimated(
@@ -74,3 +99,58 @@ def with_confidence(cascade: Cascade, confidence: Sequence[float]) -> Cascade:
         model = selective(network_of(level), confidence=threshold)
         levels.append(Smoothed(model, noise=level.noise, classes=level.classes, domain=level.domain, **how))
     return Cascade(levels, cascade.last, thresholds=cascade.thresholds)
+
+
+def best_confidence(worth: Worth, levels: int) -> tuple[float, ...]:
+    """Confidences that no neighbour is better than, by the smallest step."""
+
+    def best(places: Iterable[Place]) -> tuple[tuple[float, float], Place]:
+        return max((worth(_confidence(place)), place) for place in places)
+
+    found, here = best(_first_places(levels))
+    for step in STEPS:
+        moves = list(itertools.product((-step, 0.0, step), repeat=levels))
+        while True:
+            around = {tuple(map(sum, zip(here, move, strict=True))) for move in moves} - {here}
+            better, then = best(sorted(at for at in around if max(map(abs, at)) <= FURTHEST))
+            if better <= found:
+                break
+            found, here = better, then
+    return _confidence(here)
+
+
+def first_confidences(levels: int) -> list[tuple[float, ...]]:
+    """The coarse grid that the search looks at first."""
+    return [_confidence(place) for place in _first_places(levels)]
+
+
+def _first_places(levels: int) -> Iterable[Place]:
+    few = len(GRID) ** levels <= MOST
+    return itertools.product(GRID, repeat=levels) if few else ((at,) * levels for at in GRID)
+
+
+def _confidence(place: Place) -> tuple[float, ...]:
+    return tuple(1 / (1 + math.exp(-at)) for at in place)
+
+
+def write_thresholds(path: Path, found: Calibrated, request: Mapping[str, Any]) -> None:
+    """Keep the thresholds with what they were chosen for and the accuracies they are estimated to have."""
+    with written_whole(path) as draft:
+        kept = {**found._asdict(), "ratio": found.ratio, "request": request}
+        draft.write_text(json.dumps(kept, indent=1) + "\n")
+
+
+def read_thresholds(path: Path, request: Mapping[str, Any] | None = None) -> Calibrated:
+    """The thresholds in a file; those of another request than `request` are refused with what differs."""
+    try:
+        kept = json.loads(path.read_text())
+        found = Calibrated(*(tuple(map(float, kept[name])) for name in Calibrated._fields))
+        there = dict(kept["request"])
+    except OSError as error:
+        raise RequestError(f"the thresholds {path} cannot be read: {error.strerror}") from error
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise RequestError(f"{path} is damaged ({error!r}); delete it to calibrate again") from error
+    if request is not None:
+        what = f"{path} holds the thresholds of another request"
+        refuse_other(there, json.loads(json.dumps(request)), what, "Delete it to calibrate again")
+    return found

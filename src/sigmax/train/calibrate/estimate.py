@@ -8,9 +8,9 @@ Beta(k + 1/10, d - k + 1/10) at a random place of its own, and that probability 
 It only chooses: every certificate rests on its own votes.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +36,10 @@ class Estimate:
     labels: Ints
     n: int = field(kw_only=True)
     alpha: float = field(kw_only=True)
-    _known: dict[Hashable, Any] = field(default_factory=dict, repr=False)  # the search asks again and again
+
+    def __post_init__(self) -> None:
+        for name in ("_level", "_alone"):  # the search asks again and again
+            object.__setattr__(self, name, cache(getattr(self, name)))
 
     def accuracy(self, confidence: Sequence[float], radii: Sequence[float]) -> Floats:
         """Certified accuracy in % at each of the radii."""
@@ -60,62 +63,43 @@ class Estimate:
 
     def _level(self, j: int, confidence: float) -> tuple[Floats, Floats]:
         """Answer and exclusion radii of a level: half of its alpha is for the true class, half for its rivals."""
-
-        def found() -> tuple[Floats, Floats]:
-            level, share = self.rule.level(j), self.rule.alpha_split(self.alpha)[j] / 2
-            own, rivals = self._votes(j, confidence)
-            lower = bounds.lower(self._of_n(own, j, 0), self.n, share)
-            upper = bounds.upper(self._of_n(rivals, j, 1), self.n, share)
-            return _each(level.answers, lower), _each(level.excludes, upper)
-
-        found_before: tuple[Floats, Floats] = self._once(("level", j, confidence), found)
-        return found_before
+        level, share = self.rule.level(j), self.rule.alpha_split(self.alpha)[j] / 2
+        own, rivals = self._votes(j, confidence)
+        lower = bounds.lower(self._of_n(own, j, 0), self.n, share)
+        upper = bounds.upper(self._of_n(rivals, j, 1), self.n, share)
+        return _each(level.answers, lower), _each(level.excludes, upper)
 
     def _alone(self, j: int, alpha: float) -> Floats:
         """How far a network that never defers certifies each image as constant noise; the last by its own bound."""
-
-        def found() -> Floats:
-            known = self.answers[j]
-            if isinstance(known, Certain):
-                return known.reached(self.labels)
-            rule = self.rule.levels[j] if j < len(self.rule.levels) else self.rule.last
-            assert isinstance(rule, SmoothedRule)
-            share = alpha / (1 if rule.bound == "one-sided" else 2)
-            own, rivals = self._votes(j, 0.0)
-            lower = bounds.lower(self._of_n(own, j, 0), self.n, share)
-            if rule.bound == "one-sided":
-                reached = _each(lambda low: rule.reach(low, None), lower)
-            else:
-                upper = bounds.upper(self._of_n(rivals, j, 0, rival=True), self.n, share)
-                reached = _each(rule.reach, lower, upper)
-            return np.where(own > rivals, reached, 0.0)
-
-        found_before: Floats = self._once(("alone", j, alpha), found)
-        return found_before
-
-    def _once(self, key: Hashable, find: Callable[[], Any]) -> Any:
-        if key not in self._known:
-            self._known[key] = find()
-        return self._known[key]
-
-    def _sampled(self, place: int) -> Answers:
-        answers = self.answers[place]
-        assert isinstance(answers, Answers)
-        return answers
+        known = self.answers[j]
+        if isinstance(known, Certain):
+            return known.reached(self.labels)
+        rule = self.rule.levels[j] if j < len(self.rule.levels) else self.rule.last
+        assert isinstance(rule, SmoothedRule)
+        share = alpha / (1 if rule.bound == "one-sided" else 2)
+        own, rivals = self._votes(j, 0.0)
+        lower = bounds.lower(self._of_n(own, j, 0), self.n, share)
+        if rule.bound == "one-sided":
+            reached = _each(lambda low: rule.reach(low, None), lower)
+        else:
+            upper = bounds.upper(self._of_n(rivals, j, 0, rival=True), self.n, share)
+            reached = _each(rule.reach, lower, upper)
+        return np.where(own > rivals, reached, 0.0)
 
     def _votes(self, place: int, confidence: float) -> tuple[Ints, Ints]:
         """Votes for the true class of each image, and for the rival with the most."""
-        counts, every = self._sampled(place).counts(self.rule.classes, confidence), np.arange(len(self.labels))
+        answers, every = self.answers[place], np.arange(len(self.labels))
+        assert isinstance(answers, Answers)
+        counts = answers.counts(self.rule.classes, confidence)
         own = counts[every, self.labels]
         counts[every, self.labels] = 0
         return own, counts.max(axis=1)
 
     def _of_n(self, votes: Ints, network: int, of: int, *, rival: bool = False) -> Ints:
-        """What `votes` of d may become of n; networks are lucky on different images.
-
-        `rival`: of a rival's votes at the place of the true class's, so that of two classes they are one.
-        """
-        samples = self._sampled(network).top.shape[1]
+        """What `votes` of d may become of n; `rival`: at 1 - the place, so that of two classes they are one."""
+        answers = self.answers[network]
+        assert isinstance(answers, Answers)
+        samples = answers.top.shape[1]
         place = np.random.SFC64([network, of]).random_raw(len(votes)).astype(np.float64) / 2**64
         place = np.clip(1 - place if rival else place, 1e-3, 1 - 1e-3)
         share = betaincinv(votes + PRIOR, samples - votes + PRIOR, place)

@@ -14,8 +14,8 @@ from sigmax.files import written_whole
 from sigmax.progress import Watch, silent
 from sigmax.radius.noise import Gaussian, noise_in_words
 from sigmax.rules.procedure import Rule
-from sigmax.train.calibrate.estimate import Estimate, Floats
-from sigmax.train.calibrate.search import best_confidence, first_confidences
+from sigmax.train.calibrate.calibrate import best_confidence, first_confidences
+from sigmax.train.calibrate.estimate import Estimate
 
 POINTS = 21  # weights from one end to the other
 
@@ -43,10 +43,7 @@ class Frontier(NamedTuple):
 
 
 def frontier(estimate: Estimate, radii: Sequence[float], *, points: int = POINTS, watch: Watch = silent) -> Frontier:
-    """Search for the largest (1 - w) A(first) / E(first) + w A(far) / E(far), for weights w from 0 to 1.
-
-    Where two are equal there, the mean accuracy over all radii decides. `watch(done, total)` counts weights.
-    """
+    """For weights w from 0 to 1: the largest (1 - w) A(first) / E(first) + w A(far) / E(far), then the mean A."""
     radii = tuple(sorted(radii))
     alone = estimate.alone(radii)
     envelope = alone.max(axis=0)
@@ -71,7 +68,9 @@ def frontier(estimate: Estimate, radii: Sequence[float], *, points: int = POINTS
     between = radii[0], radii[far]
     grid = first_confidences(len(estimate.rule.levels))
     others = {tuple(estimate.accuracy(confidence, between).tolist()) for confidence in grid}
-    return Frontier(radii, between, _undominated(found, far), _by_noise(estimate, alone), tuple(sorted(others)))
+    rules = [*estimate.rule.levels, estimate.rule.last]
+    by_noise = {_named(rule): tuple(row.tolist()) for rule, row in zip(rules, alone, strict=True)}
+    return Frontier(radii, between, _undominated(found, far), by_noise, tuple(sorted(others)))
 
 
 def write_frontier(path: Path, found: Frontier) -> None:
@@ -85,11 +84,6 @@ def _undominated(points: Sequence[Point], far: int) -> tuple[Point, ...]:
     ends = {(point.accuracy[0], point.accuracy[far]): point for point in points}
     best = [one for one in ends if not any(other != one and np.all(np.array(other) >= one) for other in ends)]
     return tuple(ends[one] for one in sorted(best, reverse=True))
-
-
-def _by_noise(estimate: Estimate, alone: Floats) -> dict[str, tuple[float, ...]]:
-    rules = [*estimate.rule.levels, estimate.rule.last]
-    return {_named(rule): tuple(row.tolist()) for rule, row in zip(rules, alone, strict=True)}
 
 
 def _named(rule: Rule) -> str:

@@ -19,19 +19,12 @@ class CalibrateOptions(Options):
 
     objective: Annotated[
         Literal["least-lead", "least-ratio", "mean"],
-        about(
-            "`least-lead` over the `published` accuracies, `least-ratio` to the best of the networks alone at each "
-            "radius, or the `mean` accuracy over the radii"
-        ),
+        about("least lead over `published`, least ratio to the best network at each radius, or mean accuracy"),
     ] = "mean"
-    published: Annotated[
-        tuple[float, ...], about("least-lead: certified accuracy in % to be above, at each of the radii")
-    ] = ()
+    published: Annotated[tuple[float, ...], about("least-lead: accuracy in % to be above, at each radius")] = ()
     weights: Annotated[tuple[Weight, ...], about("mean: what each of the radii counts; none: all alike")] = ()
     enough: Annotated[Positive | None, about("least-ratio: a least ratio beyond which the mean ratio decides")] = None
-    radii: Annotated[tuple[Weight, ...], about("radii at which certified accuracy counts")] = tuple(
-        0.25 * i for i in range(11)
-    )
+    radii: Annotated[tuple[Weight, ...], about("radii that count")] = tuple(0.25 * i for i in range(11))
     samples: Annotated[Count, about("noisy copies of each held-out image, for every network")] = 512
 
     @model_validator(mode="after")
@@ -73,9 +66,6 @@ class CalibrateOptions(Options):
 def ratios(accuracy: Floats, envelope: Floats) -> Floats:
     """A / E at each radius, NaN where no network alone certifies anything."""
     if not envelope.any():
-        raise RunError(
-            "at none of the radii do the networks certify one of the held-out images, so there is no ratio; choose "
-            "smaller radii or better networks"
-        )
+        raise RunError("the networks certify nothing at these radii, so there is no ratio; choose smaller radii")
     found: Floats = np.divide(accuracy, envelope, out=np.full_like(accuracy, np.nan), where=envelope > 0)
     return found

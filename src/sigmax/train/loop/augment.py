@@ -57,10 +57,7 @@ def flip(images: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def distort(images: Tensor, generator: torch.Generator) -> Tensor:
-    """Each image warped, its colours changed and a part of it covered, each of the three with probability one half.
-
-    For networks that learn their images by heart, as those of little noise do.
-    """
+    """Each image warped, tinted and covered, each with probability one half: for networks that overfit."""
     for change in (warp, tint, cover):
         images = torch.where(_half(images, generator), change(images, generator), images)
     return images

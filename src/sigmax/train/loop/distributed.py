@@ -2,12 +2,8 @@
 
 # K processes, counted by rank; a batch of n images, of which the process of rank k holds n_k
 
-    torchrun --nproc-per-node 2 -m sigmax train classifier ...
-
-The result is that of one process with the same settings, up to rounding. `batch` counts the inputs of all
-processes; every process samples the same order, augmentation and noise as one alone would and keeps those of its
-images (see `noisy`); batch normalisation is synchronised by torch, which can do so on GPUs only: on
-CPUs networks with batch normalisation are refused; gradients are averaged with the
+The result is that of one process with the same settings, up to rounding: every process samples the same order,
+augmentation and noise as one alone would and keeps those of its images (see `noisy`); gradients are averaged with the
 weights n_k / n. Only the process of rank 0 touches files and shows progress. What fails in one fails in all.
 """
 
@@ -104,7 +100,11 @@ class Team:
         except Exception as caught:  # whatever it is, the others must hear of it
             error = caught
         errors: list[Any] = [None] * self.size
-        distributed.all_gather_object(errors, error and _sendable(error))
+        sent = error  # without what led to it, which may not travel
+        if error is not None:
+            ours = type(error) in (RequestError, RunError)
+            sent = type(error)(str(error)) if ours else RunError(f"{type(error).__name__}: {error}")
+        distributed.all_gather_object(errors, sent)
         for failed in (error, *errors):
             if failed is not None:
                 raise failed
@@ -139,8 +139,7 @@ ALONE = Team()
 def team(device: str) -> Iterator[Team]:
     """The team that `torchrun` has started this process in; a process started in any other way is alone.
 
-    The processes meet once and stay together until they end: torch cannot part and meet again without mistaking
-    the traces of the last meeting for the next.
+    The processes stay together until they end: torch cannot meet again without mistaking traces of the last meeting.
     """
     if not launched():
         yield ALONE
@@ -192,10 +191,3 @@ def _synchronised(model: nn.Module, device: torch.device) -> nn.Module:
             "statistics on GPUs only; start one process, use GPUs, or train a network without batch normalisation"
         )
     return model
-
-
-def _sendable(error: Exception) -> Exception:
-    """The error without what led to it, which may not travel."""
-    if type(error) in (RequestError, RunError):
-        return type(error)(str(error))
-    return RunError(f"{type(error).__name__}: {error}")

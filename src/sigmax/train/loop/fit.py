@@ -1,10 +1,9 @@
 """The training loop: one for every method.
 
-Randomness is addressed, not consumed: an epoch's generator is seeded by (seed, epoch), so an epoch does not
-depend on how the run got to it. Together with the weights and the optimiser's memory, saved between epochs,
-that makes a resumed run end with the very weights of an uninterrupted one, bit for bit on the same kind of
-machine. (On a GPU a network could break this with kernels other than cuDNN's; the registered ones do not.) What
-`validate` samples has an address of its own: watching a run does not change it.
+Randomness is addressed, not consumed: an epoch's generator is seeded by (seed, epoch). With weights and the optimiser's
+memory, saved between epochs, that makes a resumed run end with the very weights of an uninterrupted one, bit for bit on
+the same kind of machine. (On a GPU a network could break this with kernels other than cuDNN's.) What `validate` samples
+has an address of its own: watching a run does not change it.
 """
 
 import json
@@ -39,12 +38,17 @@ VALIDATION = 1  # with the address of its epoch: what is sampled while the run i
 Validate = Callable[[nn.Module, int], Mapping[str, Any]]  # model in eval mode, epoch from 0 -> plain values
 
 
-class Callbacks(TypedDict, total=False):
-    """What watches a run, as keywords of `fit`."""
+class Watching(TypedDict, total=False):
+    """What a caller watches a run with."""
+
+    on_epoch: OnEpoch | None
+    on_step: OnStep | None  # without it a terminal or a notebook shows a bar, and `sigmax.silent` shows none
+
+
+class Callbacks(Watching, total=False):
+    """All that watches a run, as keywords of `fit`."""
 
     validate: Validate | None
-    on_epoch: OnEpoch | None
-    on_step: OnStep | None
     on_resume: OnResume | None
 
 
@@ -65,16 +69,10 @@ def fit(
     """Train the model in place, to the end, and return the last epoch's report. The model is left in eval mode.
 
     Goes on from `partial` where that exists; the caller removes it once the result is safe. A run that is interrupted
-    or fails keeps the last epoch that it finished. torch's global generator is used, for layers that sample from it,
-    and put back afterwards.
-
-    `validate` gets the model after every epoch; what it finds becomes the report's `validation`. Its random
-    numbers must come from torch's global generator, which is seeded for it, or from one it seeds by the epoch.
-    `on_resume` is called, before anything is trained, with the epochs that an earlier attempt had finished.
-
-    With averaged weights (`Settings.ema`) it is these that are validated, and left in the model at the end.
-    Every process of a `team` calls this; the callbacks, `validate` and the files are the first one's.
-    Without `on_step` a terminal or a notebook shows a bar; `on_step=sigmax.silent` shows none.
+    or fails keeps the last epoch that it finished. `validate` gets the model (its averaged weights, if there are any)
+    after every epoch; its random numbers must come from torch's global generator, which is seeded for it, or from one
+    that it seeds by the epoch. `on_resume` is called with the epochs that an earlier attempt had finished. Every
+    process of a `team` calls this; callbacks and files are the first one's.
     """
     watched = on_step is None  # by a bar of this function's own, which says beside itself how well it goes
     with ExitStack() as stack:

@@ -23,6 +23,7 @@ from sigmax.train.denoised import DenoisedTraining
 from sigmax.train.loop import distributed
 from sigmax.train.loop.fit import WEIGHTS, Callbacks, fit, seeded
 from sigmax.train.loop.partial import Partial
+from sigmax.train.loop.progress import metrics_path
 from sigmax.train.loop.settings import Settings
 from sigmax.train.loop.stored import stored
 from sigmax.train.methods.base import Examples, Method
@@ -44,17 +45,11 @@ def train_network(
     tune_denoiser: bool = False,
     **callbacks: Unpack[Callbacks],
 ) -> Path:
-    """Train the described network by the method and return the checkpoint's path, `out`.
+    """Train the described network by the method and return the checkpoint's path, `out`; as `train_classifier` says.
 
-    A run is checked, goes on, ends and is kept apart from others as `train_classifier` says.
-
-    `examples` is asked for the training inputs only when something is left to train. `sources` (see `sources_of`)
-    names them: with description, method and settings it is the plan, all that the result depends on. `notes` are
-    kept as they are. `start`: a network of the same description whose weights to begin with; of another number of
-    classes its last layer is left out. `denoiser`: the images pass it first, and it stays as it is.
-    `tune_denoiser`: a copy of it is trained as well, and written to `denoiser_path(out)`.
-
-    Under `torchrun` every process calls this with the same request, and they train together (see `distributed`).
+    `examples` is asked for the training inputs only when something is left to train. `sources` (see `sources_of`) names
+    them: with description, method and settings it is the plan, all that the result depends on. `notes` are kept as they
+    are. Under `torchrun` every process calls this with the same request, and they train together (see `distributed`).
     """
     method.images(settings.batch)  # refuses copies that do not divide the batch
     with distributed.team(settings.device) as team:
@@ -100,7 +95,9 @@ class _Networks:
         with seeded(settings.seed, WEIGHTS, device=torch.device("cpu")):
             model = models.create_denoiser(description) if description.denoises else models.create(description)
         if start is not None:
-            _take_over(model, start)
+            own = model.state_dict()  # which a layer of another number of classes keeps
+            there = start.state_dict().items()
+            model.load_state_dict({n: tensor if tensor.shape == own[n].shape else own[n] for n, tensor in there})
         return cls(model, None, _to_tune(denoiser)) if tune else cls(model, denoiser, None)
 
     def in_training(self, method: Method, device: torch.device) -> nn.Module:
@@ -130,14 +127,6 @@ class _Networks:
         models.save(out, self.model)
 
 
-def _take_over(model: nn.Module, start: nn.Module) -> None:
-    """Begin with the weights of `start`; a layer of another number of classes keeps its own."""
-    own = model.state_dict()
-    model.load_state_dict(
-        {name: tensor if tensor.shape == own[name].shape else own[name] for name, tensor in start.state_dict().items()}
-    )
-
-
 def _to_tune(denoiser: nn.Module | None) -> Denoiser:
     """A copy to train: the one that was given stays as it is."""
     if not isinstance(denoiser, Denoiser):
@@ -151,11 +140,6 @@ def _to_tune(denoiser: nn.Module | None) -> Denoiser:
 def denoiser_path(out: Path) -> Path:
     """Where the denoiser that was tuned together with the checkpoint `out` is."""
     return out.with_name(f"{out.stem}.denoiser{out.suffix}")
-
-
-def metrics_path(out: Path) -> Path:
-    """Where the metrics of the run that makes the checkpoint `out` are."""
-    return Path(f"{out}.metrics.jsonl")
 
 
 def described(
@@ -223,15 +207,11 @@ def _plan(networks: _Networks, method: Method, settings: Settings, sources: Mapp
     return plain
 
 
-def _check_output(out: Path) -> None:
-    if out.suffix != ".safetensors":
-        raise RequestError(f"a checkpoint's name ends in .safetensors, got {out}")
-    check_writable(out)
-
-
 def _is_finished(files: Sequence[Path], plan: Mapping[str, Any]) -> bool:
     """Whether this very run is done; a file of another run, or no place for one, is an error."""
-    _check_output(files[-1])
+    if files[-1].suffix != ".safetensors":
+        raise RequestError(f"a checkpoint's name ends in .safetensors, got {files[-1]}")
+    check_writable(files[-1])
     for file in files:
         if file.exists():
             there = models.read(file).description.notes.get("training", {})

@@ -20,10 +20,7 @@ SHARE = 0.05  # of the time, which writing others may take
 
 @dataclass(frozen=True)
 class Partial:
-    """Where a run keeps its state, and the plan that the state belongs to.
-
-    The state is replaced whole: a run killed at any moment leaves the last one that was kept.
-    """
+    """Where a run keeps its state, replaced as a whole after an epoch, and the plan that the state belongs to."""
 
     path: Path
     plan: Mapping[str, Any]
@@ -33,8 +30,7 @@ class Partial:
     def keep(self, state: Callable[[], Mapping[str, Any]], *, last: bool) -> None:
         """Keep the state after an epoch, unless writing would take too much of the time; the last is always kept.
 
-        On a fast GPU an epoch may take no longer than writing down what it led to. What is not written is held in
-        memory, for `keep_held`.
+        What is not written is held in memory, for `keep_held`: on a fast GPU an epoch may take no longer than writing.
         """
         seconds, ended = self._cost
         self._held.clear()

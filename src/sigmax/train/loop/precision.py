@@ -50,11 +50,7 @@ class Computed(nn.Module):
 
 
 class Update:
-    """From a loss to changed weights: scaled so that 16-bit gradients do not vanish, and clipped.
-
-    A 16-bit float ends at 65,504 and 6e-8: with "fp16" the loss is multiplied before the backward pass, and a step
-    whose gradients overflow is left out and the factor halved (Micikevicius et al., 2018).
-    """
+    """From a loss to changed weights: scaled for "fp16", where a step that overflows is left out, and clipped."""
 
     def __init__(self, optimiser: Optimizer, settings: Settings, device: torch.device) -> None:
         self.optimiser, self.settings = optimiser, settings

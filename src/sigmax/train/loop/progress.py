@@ -65,10 +65,15 @@ def append(file: TextIO, report: EpochReport) -> None:
     file.flush()
 
 
-def last_epoch(path: Path) -> EpochReport | None:
-    """The last epoch in a metrics file; None where there is none."""
+def metrics_path(out: Path) -> Path:
+    """Where the metrics of the run that makes the checkpoint `out` are."""
+    return Path(f"{out}.metrics.jsonl")
+
+
+def last_report(out: Path) -> EpochReport | None:
+    """The last epoch of the run that made the checkpoint `out`; None where that is not known."""
     try:
-        *_, line = path.read_text(encoding="utf-8").splitlines()
+        *_, line = metrics_path(out).read_text(encoding="utf-8").splitlines()
         return EpochReport(**json.loads(line))
     except (OSError, ValueError, TypeError):  # it is only for display: whoever lost it can do without
         return None

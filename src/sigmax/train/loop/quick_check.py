@@ -1,7 +1,6 @@
-"""How a classifier in training does, smoothed, on images it is not trained on.
+"""How a classifier in training does, smoothed, on images it is not trained on: a diagnostic, not a certificate.
 
-It is a diagnostic, not a certificate: the same samples pick a class and bound it, and no budget is kept. With 100
-samples at alpha 0.001 no radius reaches far beyond 1.5 sigma, so nothing larger is asked for.
+With 100 samples at alpha 0.001 no radius reaches far beyond 1.5 sigma, so nothing larger is asked for.
 """
 
 from collections.abc import Iterator
@@ -14,7 +13,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from sigmax import bounds, radius
+from sigmax.data import Dataset
 from sigmax.engine.settings import GPU_BATCH, cpu_batch, keep_freed_memory
+from sigmax.schemes.smoothed import Smoothed
 from sigmax.train.denoised import answers
 from sigmax.train.loop.fit import VALIDATION, seeded
 from sigmax.train.loop.noisy import NoiseName, distribution, noisy_copies
@@ -22,6 +23,7 @@ from sigmax.train.loop.stored import in_unit
 
 SAMPLES, ALPHA = 100, 1e-3  # samples an image, and the chance that its radius is wrong
 IMAGES = 500  # checked, at most
+VOTED_TOGETHER = 256  # inputs a call of a smoothed classifier
 GPU_NUMBERS = 2**27  # values in a batch on a GPU, at most: 891 photographs of 224x224 pixels
 RADII = (0.0, 0.5, 1.0, 1.5)  # of the certified accuracies, in sigmas
 
@@ -31,9 +33,8 @@ class QuickCheck:
     """Called after each epoch: every `every` epochs, and after the last, what the smoothed classifier does.
 
     The mapping it returns: `accuracy`, the share of noisy images classified right; `smoothed`, the share of images
-    whose leading class is right; `radii`, in pixels, and `certified`, the share that is right and certified at
-    least as far as each of them; `radius`, the mean radius, 0 where the class is wrong or not shown to lead.
-    Without noise (sigma 0) there is nothing to certify and there is `accuracy` alone.
+    whose leading class is right; `radius`, their mean radius; `certified`, the share certified at least as far as each
+    of `radii`, in pixels. Without noise (sigma 0) there is `accuracy` alone.
     """
 
     pixels: Tensor  # (n, C, H, W), on the device of the model, uint8 or float32 in [0, 1]
@@ -108,3 +109,16 @@ def noisy_answers(
         with torch.inference_mode():
             logits = answers(model, noisy_copies(in_unit(pixels[row]), sigma, 1, generator, noise), sigma)
         yield row, logits
+
+
+def votes_of(
+    smoothed: Smoothed, dataset: Dataset, indices: NDArray[np.int64], *, n: int, seed: int
+) -> NDArray[np.int64]:
+    """The votes for each class that certification would count, (inputs, classes), of the inputs at these indices."""
+    found = []
+    for first in range(0, len(indices), VOTED_TOGETHER):
+        part = indices[first : first + VOTED_TOGETHER].tolist()
+        # The counts are asked for, not whether they show a class to lead: any alpha will do.
+        votes = smoothed.predict(dataset.pixels(part), n=n, alpha=0.5, seed=seed, ids=part)
+        found += [vote.stages[0].counts for vote in votes]
+    return np.array(found)

@@ -23,11 +23,7 @@ Precision = Literal["fp32", "bf16", "fp16"]
 
 @options(kw_only=True)
 class Settings:
-    """How to train. The defaults suit the digits: about seven seconds a model on one CPU core.
-
-    The settings of Cohen et al. (2019) for CIFAR-10 are `Settings(epochs=150, batch=256, weight_decay=1e-4,
-    schedule="step", augment="crop-flip")`. On a GPU `precision="bf16", channels_last=True` takes less time.
-    """
+    """How to train. The defaults suit the digits: about seven seconds a model on one CPU core."""
 
     epochs: Annotated[Count, about("passes over the training images")] = 120
     batch: Annotated[Count, about("noisy images in a step, at most, over all processes")] = 64
@@ -50,8 +46,7 @@ class Settings:
         Augmentation,
         about(
             "crop: shifts by up to an eighth of the side; crop-flip: mirror images too; strong: also warped, tinted "
-            "and partly covered, each with probability one half; resized: for photographs, parts of 5/7 to all of the "
-            "side, enlarged, and mirror images"
+            "and covered; resized: for photographs, parts of 5/7 to all of the side, enlarged, and mirror images"
         ),
     ] = "none"
     seed: Annotated[Seed, about("fixes first weights, order of the images, augmentation and noise")] = 0

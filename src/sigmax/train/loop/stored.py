@@ -1,9 +1,10 @@
 """Training images as they are held: as 8-bit integers where the data is, which is a quarter of the memory of floats.
 
-Image files that fit are decoded once, by several threads, and held on the device. Of a larger set each batch is decoded
-while the steps before it are computed. Both give the same pixels, so the result does not depend on which it is.
+Image files that fit are decoded once and held on the device; of a larger set each batch is decoded while the steps
+before it are computed. Both give the same pixels.
 """
 
+import math
 import os
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -72,7 +73,8 @@ def stored(dataset: Dataset, device: torch.device) -> Tensor | Streamed:
     """The images of a data set, to train on: uint8 of files and of arrays that are, else float32 in [0, 1]."""
     if isinstance(dataset.images, ImageFiles):
         streamed = Streamed(dataset.images, device)
-        return streamed if _bytes(dataset) > _room(device) else _held(streamed, dataset.shape)
+        room = HELD_ON_GPU * torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else HELD_ON_CPU
+        return streamed if len(dataset) * math.prod(dataset.shape) > room else _held(streamed, dataset.shape)
     return on_device(dataset, device)
 
 
@@ -98,11 +100,3 @@ def _held(streamed: Streamed, shape: tuple[int, int, int]) -> Tensor:
     for part, decoded in zip(parts, streamed.batches(parts), strict=True):
         images[part] = decoded
     return images
-
-
-def _bytes(dataset: Dataset) -> int:
-    return len(dataset) * int(np.prod(dataset.shape))
-
-
-def _room(device: torch.device) -> float:
-    return HELD_ON_GPU * torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else HELD_ON_CPU

@@ -48,10 +48,7 @@ class Examples:
 
 @dataclass(frozen=True)
 class Batch:
-    """The examples of one step. All of a method's randomness comes from `generator`, or resuming is not exact.
-
-    It is sampled by the functions of `noisy`, so that several processes can share a batch.
-    """
+    """The examples of one step. All of a method's randomness comes from `generator`, by the functions of `noisy`."""
 
     pixels: Tensor  # (n, C, H, W) in [0, 1], augmented, without noise
     targets: Tensor  # (n, ...)
@@ -76,9 +73,8 @@ class Score(NamedTuple):
 class Method(ABC):
     """A way to train: what is minimised on a batch.
 
-    Subclasses are dataclasses (`sigmax.config.options`) whose fields are the method's hyper-parameters; they become
-    part of the run's plan. A method that remembers something between batches (a sigma for each input, say) saves and
-    restores it by `state_dict` and `load_state_dict`, so that a killed run goes on exactly.
+    Subclasses are dataclasses (`sigmax.config.options`) whose fields, the hyper-parameters, become part of the run's
+    plan. What is remembered between batches is saved and restored, so that a killed run goes on exactly.
     """
 
     name: ClassVar[str]
@@ -108,17 +104,11 @@ class Method(ABC):
         return self.sigma if batch.sigma is None else batch.sigma
 
     def order(self, count: int, epoch: int, generator: torch.Generator) -> Tensor:
-        """Which of the `count` examples the epoch trains on, in which order: indices, on the generator's device.
-
-        Asked after `begin_epoch`. A method that leaves examples out, or shows some more often, says so here.
-        """
+        """Which of the `count` examples the epoch trains on, in which order: indices, on the generator's device."""
         return torch.randperm(count, device=generator.device, generator=generator)
 
     def per_example(self) -> Sequence[Tensor]:
-        """What is remembered of each example: tensors (N, ...), of which a step changes no rows but its batch's.
-
-        Several processes see different examples; after each epoch they exchange these rows.
-        """
+        """What is remembered of each example: tensors (N, ...), whose rows processes exchange after each epoch."""
         return ()
 
     def plan(self) -> dict[str, Any]:

@@ -43,9 +43,7 @@ class CatRS(Method):
 
     name: ClassVar[str] = "cat-rs"
     sigma: Annotated[Positive, about("noise in pixels")]
-    target: Annotated[
-        nn.Module | str | Path | None, about("h, a Gaussian model or the path of its checkpoint; must be given")
-    ] = None
+    target: Annotated[nn.Module | str | Path | None, about("h, a Gaussian model or its checkpoint: needed")] = None
     weight: Annotated[Weight, about("lambda")] = 0.5
     copies: Annotated[Count, about("m, noisy copies of each image")] = 4
     epsilon: Annotated[Positive, about("radius of the attack on a noise, l2 in pixels")] = 1.0

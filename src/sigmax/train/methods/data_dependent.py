@@ -36,10 +36,7 @@ DATA_DEPENDENT = "data-dependent"
 
 @options(frozen=False)
 class DataDependent(OwnNoise):
-    """The method `inner` with a noise for each input.
-
-    A visit costs steps * noises more passes of every image, each way. What is remembered is sigma_x of every input.
-    """
+    """The method `inner` with a noise for each input. A visit costs steps * noises more passes, each way."""
 
     name: ClassVar[str] = DATA_DEPENDENT
     inner: Annotated[Method, about("the method; its sigma is where every sigma_x starts")]

@@ -45,9 +45,7 @@ class Distillation(Method):
 
     name: ClassVar[str] = "distillation"
     sigma: Annotated[Positive, about("noise in pixels")]
-    teacher: Annotated[
-        nn.Module | str | Path | None, about("a classifier of the same data, or its checkpoint's path; must be given")
-    ] = None
+    teacher: Annotated[nn.Module | str | Path | None, about("a classifier or its checkpoint; must be given")] = None
     weight: Annotated[float, Field(ge=0, le=1, description="w, of the teacher's answer; the class has the rest")] = 0.9
     temperature: Annotated[Positive, about("T, by which both logits are divided")] = 4.0
     copies: Annotated[Count, about("noisy copies of each image")] = 1

@@ -44,11 +44,7 @@ VOTES_TOGETHER = 4096  # noisy inputs a forward pass, while p_A is estimated
 )
 @options(frozen=False)
 class EasySamples(Method):
-    """The recipe above; `discard`, `reweight` and `attack` leave out a part of it each.
-
-    From E on a step passes its inputs through the network steps + 1 times each way with the attack, else once.
-    What is remembered is the weight of every input, 0 for those dropped.
-    """
+    """The recipe above; `discard`, `reweight` and `attack` leave out a part of it each."""
 
     name: ClassVar[str] = "easy-samples"
     sigma: Annotated[Positive, about("noise in pixels")]

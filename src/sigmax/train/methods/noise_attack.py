@@ -50,8 +50,8 @@ def attacking(model: nn.Module) -> Iterator[None]:
 def within_ball(losses: Losses, noise: Tensor, *, radius: float, steps: int) -> Tensor:
     """The noises moved to raise their losses, each within `radius` (l2, pixels) and of its own mean and RMS.
 
-    `losses` takes noises. Restoring mean and RMS may take a noise out of the ball again, but no further than
-    radius * s / (s - radius), where s is |d0 - mean(d0)|_2: for radius 1 and sigma 0.5 on 3x32x32 pixels, 1.04.
+    Restoring mean and RMS may take a noise out of the ball again, but no further than radius * s / (s - radius), where
+    s is |d0 - mean(d0)|_2: for radius 1 and sigma 0.5 on 3x32x32 pixels, 1.04.
     """
     sampled = noise
     for _ in range(steps):
@@ -63,11 +63,7 @@ def within_ball(losses: Losses, noise: Tensor, *, radius: float, steps: int) -> 
 def on_sphere(
     model: nn.Module, pixels: Tensor, targets: Tensor, noise: Tensor, *, steps: int, step: float, norm: Norm = "l2"
 ) -> Tensor:
-    """The noises of `pixels`, each moved on its own sphere until the network errs; (B, C, H, W) like `pixels`.
-
-    `step` is the length of a step in pixels. The network is asked `steps` times; whether the last step made it err
-    is not asked. A noise without a gradient stays where it is.
-    """
+    """The noises of `pixels`, each moved on its own sphere until the network errs; (B, C, H, W) like `pixels`."""
     length = _lengths(noise)
     for _ in range(steps):
         with torch.enable_grad():

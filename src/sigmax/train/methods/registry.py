@@ -1,19 +1,8 @@
-"""The training methods by name. Each method's file registers it; other packages add theirs.
+"""The training methods by name: each method's file registers it, and other packages add theirs.
 
-    @register(summary="Cross-entropy of blurred images")
-    @options
-    class Blurred(Method):
-        name: ClassVar[str] = "blurred"
-        ...
-
-A package makes its method known to the command line by an entry point of the group `sigmax.methods`, whose name is
-the method's and whose object is the class:
-
-    [project.entry-points."sigmax.methods"]
-    blurred = "blur.sigmax_method:Blurred"
-
-A preset is what a method's paper used. Source of the presets "cifar10": the papers named in each method's file, as
-collected for ResNet-110 in the tables of CAT-RS (Jeong et al. 2023) and of the easy-sample recipe (Sun et al. 2025).
+A package's method is registered likewise, and found by an entry point of the group `sigmax.methods`, whose name is the
+method's and whose object is the class. A preset is what a method's paper used; "cifar10" as collected for ResNet-110 in
+the tables of CAT-RS (Jeong et al. 2023) and of the easy-sample recipe (Sun et al. 2025).
 """
 
 import pkgutil
@@ -38,15 +27,15 @@ CIFAR10 = Settings(
 )
 
 
-class MethodPreset(NamedTuple):
-    """One way to train: architecture, settings of the loop, and the method's hyper-parameters."""
+class Preset(NamedTuple):
+    """One way to train: architecture, settings of the loop, and the hyper-parameters of a method or of a router."""
 
     architecture: str
     settings: Settings
     fields: Mapping[str, Any]
 
 
-Presets = Mapping[str, Mapping[float, MethodPreset]]  # by name and sigma
+Presets = Mapping[str, Mapping[float, Preset]]  # by name and sigma
 
 
 @dataclass(frozen=True)
@@ -75,15 +64,12 @@ def register(*, summary: str, presets: Presets | None = None) -> Callable[[M], M
 
 
 def on_cifar10(**hyper: Any) -> Presets:
-    """The preset "cifar10", with the network and schedule that the papers share.
-
-    hyper: the hyper-parameters at sigma 0.25, 0.5 and 1.0, as a tuple of three, or one value for all of them.
-    """
+    """The preset "cifar10": hyper-parameters at sigma 0.25, 0.5 and 1.0, a tuple of three or one value for all."""
 
     def at(place: int) -> dict[str, Any]:
         return {name: value[place] if isinstance(value, tuple) else value for name, value in hyper.items()}
 
-    return {"cifar10": {s: MethodPreset("resnet110", CIFAR10, at(i)) for i, s in enumerate((0.25, 0.5, 1.0))}}
+    return {"cifar10": {s: Preset("resnet110", CIFAR10, at(i)) for i, s in enumerate((0.25, 0.5, 1.0))}}
 
 
 def known() -> Mapping[str, Registered]:
@@ -103,7 +89,7 @@ def find(name: str) -> Registered:
     return methods[name]
 
 
-def method_preset(preset: str, method: str, sigma: float) -> MethodPreset:
+def method_preset(preset: str, method: str, sigma: float) -> Preset:
     """What the method's paper used at that noise: preset "cifar10" has sigma 0.25, 0.5 and 1.0."""
     presets = find(method).presets
     if preset not in presets:
@@ -146,14 +132,9 @@ def refuse_unknown(kind: type[Method], given: Mapping[str, Any]) -> None:
     """Raise where a hyper-parameter is not one of the method's."""
     unknown = sorted(set(given) - set(settable(kind)))
     if unknown:
-        raise RequestError(f"{kind.name} has no {', '.join(unknown)}; {_choice(kind)}")
-
-
-def _choice(kind: type[Method]) -> str:
-    """What can be given, with the defaults."""
-    named = settable(kind).values()
-    defaults = ", ".join(f.name if f.default is MISSING else f"{f.name}={f.default}" for f in named)
-    return f"{kind.name} takes {defaults or 'none'}"
+        known = settable(kind).values()
+        defaults = ", ".join(f.name if f.default is MISSING else f"{f.name}={f.default}" for f in known)
+        raise RequestError(f"{kind.name} has no {', '.join(unknown)}; {kind.name} takes {defaults or 'none'}")
 
 
 @cache

@@ -1,10 +1,9 @@
-"""How a router in training does on inputs it is not trained on, and an early warning when a route dies.
+"""How a router in training does on inputs held out: a diagnostic, not a certificate, with an early warning."""
 
-It is a diagnostic, not a certificate: one sample of votes picks the route and bounds it, and no budget is kept.
-"""
-
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,12 +14,14 @@ from sigmax import bounds, radius
 from sigmax.radius import Noise
 from sigmax.train.loop.fit import VALIDATION, seeded
 from sigmax.train.loop.noisy import NoiseName, distribution
-from sigmax.train.loop.progress import EpochReport
+from sigmax.train.loop.progress import EpochReport, last_report
 from sigmax.train.loop.quick_check import vote
 
 SAMPLES, ALPHA = 100, 1e-3  # votes an input, and the chance that its radius is wrong
 INPUTS = 128  # inputs checked, at most
 NOTICED = 0.02  # a route that is best for fewer of the inputs than this is not missed
+NEARLY_ALL = 0.95  # of the held-out inputs: a route that takes so many has collapsed the router
+BEST_FOR = 0.9  # of the inputs: a route that is best for so many may take nearly all
 STARVED = 0.1  # of its label share: a route taken for less is dying
 
 OnWarning = Callable[[str], None]
@@ -30,11 +31,10 @@ OnWarning = Callable[[str], None]
 class Watcher:
     """Called after each epoch: what the smoothed router does on the inputs held out.
 
-    The mapping it returns: `matching`, the share of inputs sent to their best expert; `radius`, the mean radius
-    within which the route is certified, 0 where it is not; `abstained`, the share of those; `routes`, the share of
-    inputs sent to each expert; `labels`, the share that each is best for; `lost`, how much further on average the
-    best expert certifies than the one taken; `attained`, the mean radius of the true class by the consensus rule,
-    and `possible`, that of the best expert; and `warnings`, for every route that was just seen to die.
+    The mapping it returns: `matching`, the share of inputs sent to their best expert; `radius`, the mean radius of the
+    route, and `abstained`, the share without one; `routes` and `labels`, the shares sent to each expert and best for
+    it; `lost`, how much further on average the best expert certifies than the one taken; `attained` and `possible`, the
+    mean radius of the consensus rule and of the best expert; and `warnings`, for every route that was just seen to die.
     """
 
     pixels: Tensor  # (n, C, H, W), on the device of the model
@@ -107,10 +107,9 @@ class Watcher:
 
 
 def newly_dying(history: Sequence[Sequence[float]], labels: Sequence[float], epochs: int) -> list[int]:
-    """The routes that the last epoch is the first to show as dying.
+    """The routes that the last epoch is the first to show as dying: taken for less than a tenth of their inputs, twice.
 
-    A route dies when, after the first third of the epochs, it is taken for less than a tenth of the inputs it is
-    best for in two epochs in a row. Early on a router tries one route after another; that means nothing.
+    The first third of the epochs does not count: early on a router tries one route after another.
     """
     watched = [i for i, share in enumerate(labels) if share >= NOTICED]
     begin = -(-epochs // 3)
@@ -125,3 +124,43 @@ def newly_dying(history: Sequence[Sequence[float]], labels: Sequence[float], epo
 def _shares(which: NDArray[np.int64], classes: int) -> list[float]:
     shares: list[float] = (np.bincount(which, minlength=classes) / len(which)).tolist()
     return shares
+
+
+def said_of_router(out: Path, sigmas: Sequence[float], advice: str) -> tuple[str, str | None] | None:
+    """What the last check (`Watcher`) of the router in the file `out` showed, and a warning where it has collapsed."""
+    last = last_report(out)
+    if last is None or not last.validation:
+        return None
+    routes = route_names(sigmas)
+    return said_of_routes(last.validation, routes), warning_of_collapse(last.validation, routes, advice)
+
+
+def route_names(sigmas: Sequence[float]) -> list[str]:
+    """What to call the routes: by the experts' noise, or by their place where one has none."""
+    return [f"expert {i}" if math.isnan(sigma) else f"sigma {sigma:g}" for i, sigma in enumerate(sigmas)]
+
+
+def said_of_routes(found: Mapping[str, Any], routes: Sequence[str]) -> str:
+    """A sentence on accuracy, one on radii, one on the shares of the routes."""
+    shares = ", ".join(
+        f"{name} {taken:.1%} ({best:.1%})"
+        for name, taken, best in zip(routes, found["routes"], found["labels"], strict=True)
+    )
+    return (
+        f"Held out, {found['inputs']} inputs: {found['matching']:.1%} sent to their best expert, the route "
+        f"certified within {found['radius']:.3f} on average and undecided for {found['abstained']:.1%}. "
+        f"By consensus a radius of {found['attained']:.3f}; always the best expert: {found['possible']:.3f}. "
+        f"Taken (best): {shares}."
+    )
+
+
+def warning_of_collapse(found: Mapping[str, Any], routes: Sequence[str], advice: str) -> str | None:
+    """What is wrong, where one route takes nearly every input though the labels send many elsewhere."""
+    taken = max(range(len(routes)), key=lambda route: found["routes"][route])
+    share, best = found["routes"][taken], found["labels"][taken]
+    if share < NEARLY_ALL or best >= BEST_FOR:
+        return None
+    return (
+        f"the router sends {share:.1%} of the held-out inputs to {routes[taken]}, which is best for {best:.1%} of "
+        f"them: the system will be little more than that expert, with less alpha. {advice}"
+    )

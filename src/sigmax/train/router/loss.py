@@ -50,10 +50,7 @@ class RouterLoss(Method):
 
 @options
 class Router(RouterLoss):
-    """The loss above.
-
-    The defaults suit small data, whose radii are small: see `router_preset` for the paper's.
-    """
+    """The loss above. The defaults suit small data, whose radii are small: see `router_preset` for the paper's."""
 
     name: ClassVar[str] = "router"
     sigma: Annotated[Positive, about("noise of the router's own votes, in pixels")]
@@ -62,9 +59,7 @@ class Router(RouterLoss):
     copies: Annotated[Count, about("noisy copies of each input")] = 2
     labels_kind: Annotated[LabelsKind, about("softmax of the radii, or the best expert alone")] = "soft"
     sharpness: Annotated[Positive, about("of soft labels; 1 is the paper's, more separates close radii")] = 10.0
-    consistency: Annotated[Weight, about("weight of the copies' disagreement; more certifies further, learns less")] = (
-        20.0
-    )
+    consistency: Annotated[Weight, about("weight of the copies' disagreement: certifies further, learns less")] = 20.0
     entropy: Annotated[Weight, about("weight of the entropy of their mean")] = 0.5
     balance: Annotated[bool, about("weigh inputs so that every route counts the same in all")] = True
     strength: Annotated[Strength, about("which radius weighs the copies' disagreement")] = "strong"

@@ -58,9 +58,7 @@ class Weighted(RouterLoss):
     radii: Annotated[Numbers, about("the radii r, rising")]
     weights: Annotated[Numbers, about("w(r) of each; none: all count the same")] = ()
     copies: Annotated[Count, about("noisy copies of each input")] = 2
-    consistency: Annotated[Weight, about("weight of the copies' disagreement; more certifies further, learns less")] = (
-        2.0
-    )
+    consistency: Annotated[Weight, about("weight of the copies' disagreement: certifies further, learns less")] = 2.0
     entropy: Annotated[Weight, about("weight of the entropy of their mean")] = 0.0
     noise: Annotated[Literal["gaussian", "uniform"], about("distribution of the noise")] = "gaussian"
 
@@ -111,10 +109,7 @@ class Certified(Weighted):
 
 
 def misses(log_f: Tensor, good: Tensor) -> Tensor:
-    """CE_r of each input and radius, (n, r), from log f_m, (m, n, K), and the good routes, (n, r, K).
-
-    0 where no route is good: nothing is at stake there.
-    """
+    """CE_r of each input and radius, (n, r), from log f_m and the good routes, (n, r, K); 0 where no route is good."""
     reached = _among(log_f[:, :, None], good).logsumexp(dim=3)
     return torch.where(good.any(dim=2), -reached, 0.0).mean(dim=0)
 

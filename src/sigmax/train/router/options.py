@@ -55,8 +55,7 @@ def refuse_preset(preset: str | None, objective: str) -> None:
     """Raise where a preset, which is the paper's loss, stands beside another objective."""
     if preset is not None and objective != "paper":
         raise RequestError(
-            f"the preset {preset!r} sets the paper's loss, and the objective asked for is {objective!r}; leave one "
-            "of them out"
+            f"the preset {preset!r} sets the paper's loss, and {objective!r} was asked for; leave one of them out"
         )
 
 

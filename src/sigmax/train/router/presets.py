@@ -4,23 +4,13 @@ Source: Dual randomized smoothing, App. C.1 and Sec. 6. It names neither augment
 nor normalisation, so there is none. Its routers see images denoised by diffusion; here they see the noisy image itself.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, NamedTuple
 
 from sigmax import models
 from sigmax.errors import RequestError
 from sigmax.train.loop.settings import Settings
-
-
-class Preset(NamedTuple):
-    """One way to train a router: `train_router(..., architecture=, settings=, **fields)`."""
-
-    architecture: str
-    settings: Settings
-    fields: Mapping[str, Any]  # the router's noise and the options of its loss
-
+from sigmax.train.methods.registry import Preset
 
 # What is used without a preset, for data such as the digits: 15 seconds on a core. The loss has its own defaults.
 SMALL = Preset("small-cnn", Settings(optimiser="adamw", lr=0.003, weight_decay=0.01), {})
@@ -44,10 +34,7 @@ PRESETS = MappingProxyType(
 
 
 def router_preset(name: str, *, architecture: str | None = None) -> Preset:
-    """The preset of that name: architecture, settings and the fields of the loss, all as the paper has them.
-
-    `architecture` takes the place of the paper's.
-    """
+    """The preset of that name, all as the paper has it; `architecture` takes the place of the paper's."""
     if name not in PRESETS:
         raise RequestError(f"unknown preset {name!r}; known are: {', '.join(PRESETS)}")
     preset = PRESETS[name]

@@ -1,14 +1,9 @@
-"""Train a router: from labels, how far each expert certifies each input, to a checkpoint.
-
-A router is a classifier whose classes are the experts, to be smoothed with a noise of its own (the variance
-estimator of Dual randomized smoothing). It is trained as `router_loss` or `router_objective` says, and watched as
-`router_check` says.
-"""
+"""Train a router, a classifier whose classes are the experts: from labels to a checkpoint."""
 
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,19 +13,16 @@ from sigmax.data import Dataset
 from sigmax.errors import RequestError
 from sigmax.jobs.label.labels import Labels
 from sigmax.models import Classifier, Normalisation
-from sigmax.train.loop.held_out import first, split
+from sigmax.train.loop.held_out import split
 from sigmax.train.loop.network import described, examples_of, sources_of, train_network
 from sigmax.train.loop.noisy import NoiseName, noise_note, refuse_denoiser
 from sigmax.train.loop.progress import OnEpoch, OnStep
 from sigmax.train.loop.settings import Settings
 from sigmax.train.loop.stored import on_device
-from sigmax.train.methods.base import Method
-from sigmax.train.router.check import INPUTS, OnWarning, Watcher
+from sigmax.train.router.check import INPUTS, OnWarning, Watcher, route_names
 from sigmax.train.router.loss import shares_of
 from sigmax.train.router.options import advice, make_loss
 from sigmax.train.router.presets import SMALL
-
-Floats = NDArray[np.float32]
 
 
 def train_router(
@@ -54,34 +46,39 @@ def train_router(
 ) -> Path:
     """Train a router of noise `sigma`, in pixels, on the labelled inputs and return the checkpoint's path, `out`.
 
-    noise: its distribution; of "uniform" noise `sigma` is the scale.
-
-    A run goes on, ends and is kept apart from others as `train_classifier` says. Inputs that no expert certifies are
-    dropped. Of the others a share, `held_out`, is never trained on: after every epoch the metrics' `validation` says
-    how the smoothed router does on (some of) them. `on_warning` gets warnings, above all of a route that dies.
-
-    `dataset` is the whole set that was labelled. `denoiser` is for denoised training, as in `train_classifier`.
-    `start`: a classifier whose weights to begin with, its last layer aside, such as an expert's; it also decides
-    architecture, options and normalisation. `loss`: the objective, "paper" (`router.loss`), "certified" or "weighted"
-    (`router.objective`), with its hyper-parameters, such as `sharpness=8.0`; the paper's are in `router_preset`.
+    As `train_classifier`; `dataset` is the whole set that was labelled. Of the inputs that some expert certifies a
+    share, `held_out`, is only watched, and `on_warning` gets warnings, above all of a route that dies. loss: the
+    objective, "paper" (`router.loss`), "certified" or "weighted" (`router.objective`), with its hyper-parameters, such
+    as `sharpness=8.0`.
     """
     sigma, settings = float(sigma), settings or SMALL.settings
-    inputs = _divided(dataset, labels, held_out, settings.seed)
+    kept, radii = _certified(dataset, labels)
+    held, training = split(len(kept), held_out, settings.seed, name="held_out")
     refuse_denoiser(denoiser, noise)
-    method = make_loss(sigma, inputs.training_radii, loss, noise=noise)
-    watcher = inputs.watcher(method, sigma, settings, route_names(labels.sigmas), on_warning)
+    method = make_loss(sigma, radii[training], loss, noise=noise)
+    asked: dict[str, Any] = {"sigma": sigma, "noise": noise, "seed": settings.seed, "epochs": settings.epochs}
+    watcher = Watcher(
+        pixels=on_device(kept.take(held[:INPUTS]), settings.torch_device()),
+        radii=radii[held[:INPUTS]].astype(np.float64),
+        shares=shares_of(radii),
+        routes=route_names(labels.sigmas),
+        advice=advice(method),
+        on_warning=on_warning,
+        **asked,
+    )
     _warn_of_noise(sigma, labels.sigmas, on_warning)
+    first: dict[str, Any] = {"start": start, "denoiser": denoiser}
+    plan, said = _plan_of(labels), {"shares": labels.shares.tolist(), "dropped": labels.dropped}
     network: dict[str, Any] = {"architecture": architecture, "options": options, "normalisation": normalisation}
     return train_network(
         described(dataset, start, classes=len(labels.experts), sigma=sigma, same_classes=False, **network),
         method,
-        examples_of(inputs.training, inputs.training_radii),
+        examples_of(kept.take(training), radii[training]),
         settings,
         out=Path(out),
-        sources={**sources_of(dataset, start=start, denoiser=denoiser), **_plan_of(labels), "held_out": held_out},
-        start=start,
-        denoiser=denoiser,
-        notes={**noise_note(noise), "router": {**_plan_of(labels)["labels"], **_said_of(labels)}},
+        sources={**sources_of(dataset, **first), "labels": plan, "held_out": held_out},
+        **first,
+        notes={**noise_note(noise), "router": {**plan, **said}},
         validate=watcher,
         on_epoch=on_epoch,
         on_step=on_step,
@@ -89,61 +86,21 @@ def train_router(
     )
 
 
-class _Inputs(NamedTuple):
-    """The labelled inputs that some expert certifies, and how far each expert certifies them."""
-
-    training: Dataset
-    training_radii: Floats  # (n, K)
-    held_out: Dataset
-    held_out_radii: Floats
-    shares: tuple[float, ...]  # which share of all of them each expert is best for
-
-    def watcher(
-        self, method: Method, sigma: float, settings: Settings, routes: list[str], on_warning: OnWarning | None
-    ) -> Watcher:
-        """What looks at the router on some of the inputs held out."""
-        return Watcher(
-            pixels=on_device(first(self.held_out, INPUTS), settings.torch_device()),
-            radii=self.held_out_radii[:INPUTS].astype(np.float64),
-            shares=self.shares,
-            sigma=sigma,
-            seed=settings.seed,
-            epochs=settings.epochs,
-            routes=routes,
-            advice=advice(method),
-            on_warning=on_warning,
-            noise=method.noise,
-        )
-
-
-def _divided(dataset: Dataset, labels: Labels, held_out: float, seed: int) -> _Inputs:
+def _certified(dataset: Dataset, labels: Labels) -> tuple[Dataset, NDArray[np.float32]]:
+    """The labelled inputs that some expert certifies, and how far each expert certifies them, (n, K)."""
     if len(labels.experts) < 2:
         raise RequestError("a router chooses among experts, and these are the labels of one; label with more")
-    kept = labels.select(dataset)
     # Rounded once, here: the loss, its weights and the metrics must agree on which expert is best.
-    radii = labels.radii[labels.kept].astype(np.float32)
-    held, training = split(len(kept), held_out, seed, name="held_out")
-    return _Inputs(kept.take(training), radii[training], kept.take(held), radii[held], shares_of(radii))
+    return labels.select(dataset), labels.radii[labels.kept].astype(np.float32)
 
 
-def _plan_of(labels: Labels) -> dict[str, dict[str, Any]]:
-    """What a plan says of its labels."""
-    sigmas = [None if math.isnan(noise) else noise for noise in labels.sigmas]
-    return {"labels": {"experts": labels.experts, "sigmas": sigmas, "fingerprint": labels.fingerprint}}
-
-
-def _said_of(labels: Labels) -> dict[str, Any]:
-    """What else a checkpoint's notes say of its labels."""
-    return {"shares": labels.shares.tolist(), "dropped": labels.dropped}
-
-
-def route_names(sigmas: tuple[float, ...]) -> list[str]:
-    """What to call the routes: by the experts' noise, or by their place where one has none."""
-    return [f"expert {i}" if math.isnan(sigma) else f"sigma {sigma:g}" for i, sigma in enumerate(sigmas)]
+def _plan_of(labels: Labels) -> dict[str, Any]:
+    noises = [None if math.isnan(level) else level for level in labels.sigmas]
+    return {"experts": labels.experts, "sigmas": noises, "fingerprint": labels.fingerprint}
 
 
 def _warn_of_noise(sigma: float, sigmas: tuple[float, ...], on_warning: OnWarning | None) -> None:
-    largest = max((noise for noise in sigmas if not math.isnan(noise)), default=0.0)
+    largest = max((level for level in sigmas if not math.isnan(level)), default=0.0)
     if sigma < largest and on_warning is not None:
         on_warning(
             f"the router's sigma {sigma:g} is below the largest expert's, {largest:g}: with as many votes a route "
