@@ -69,6 +69,7 @@ def test_every_scheme_is_measured_beside_the_reference_loop(name):
     assert rows[0].inputs == 1
     assert len(rows) >= 4
     assert all(row.inputs == 3 and row.samples_per_input > 0 and row.ratio > 0 for row in rows[1:])
+    assert all(row.of_ceiling == pytest.approx(row.votes_per_s / row.ceiling_votes_per_s) for row in rows)
 
 
 def test_what_is_done_soon_is_done_again_and_shares_of_the_ceiling_agree_with_the_votes_a_second(monkeypatch):

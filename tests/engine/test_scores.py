@@ -196,6 +196,18 @@ def test_the_callers_settings_come_back_after_an_error():
     assert (torch.backends.cudnn.allow_tf32, torch.get_float32_matmul_precision()) == before
 
 
+def test_precision_is_full_until_the_last_of_several_threads_is_done():
+    with restored():
+        torch.set_float32_matmul_precision("high")
+        first, second = full_precision(), full_precision()
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        assert torch.get_float32_matmul_precision() == "highest"
+        second.__exit__(None, None, None)
+        assert torch.get_float32_matmul_precision() == "high"
+
+
 def test_votes_recorded_as_32_bits_are_32_bits():
     kinds = []
 

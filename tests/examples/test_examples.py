@@ -56,7 +56,7 @@ def run(name: str, folder: Path, *words: str) -> str:
 
 def test_every_example_is_listed() -> None:
     names = {path.stem for path in EXAMPLES.glob("*.py")}
-    assert names == {*SAYS, "sector"}  # which has a test of its own, of its smallest form
+    assert names == {*SAYS, "sector", "photographs"}  # which have tests of their own, of their smallest forms
     page = (EXAMPLES / "README.md").read_text()
     assert names == set(re.findall(r"\((\w+)\.py\)", page))
     notebooks = {path.stem for path in EXAMPLES.glob("*.ipynb")}

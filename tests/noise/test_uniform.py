@@ -61,6 +61,13 @@ def test_the_ends_of_the_range_are_as_likely_as_its_middle():
         assert out[0] == np.float32(expected) == expected
 
 
+def test_numbers_are_the_words_of_their_own_counters():
+    own, samples, count = streams(5), torch.arange(5) + 3, 21
+    words, _ = philox.words(own, samples, count)
+    upper = torch.stack(words, dim=2).flatten(1)[:, :count] >> 9
+    assert torch.equal((SAMPLER.numbers(own, samples, count).double() + 1) * CELLS / 2 - 0.5, upper.double())
+
+
 def test_numbers_of_a_sample_do_not_depend_on_how_many_are_asked_for():
     whole = SAMPLER.numbers(streams(1), torch.tensor([3]), 101)
     assert torch.equal(SAMPLER.numbers(streams(1), torch.tensor([3]), 10), whole[:, :10])

@@ -9,7 +9,7 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sigmax import radius
@@ -148,6 +148,17 @@ def test_the_radius_is_just_below_the_exact_one(votes, rival, grid):
     assert found == 0 if exact <= 0 else exact * (1 - Fraction(2, 10**15)) < found < exact
 
 
+@given(st.integers(1, 2**20), st.integers(1, 2**16 - 1), st.floats(0, 1), st.floats(0, 1))
+@example(7, 4, 2.225073858507e-311, 0.0)  # a product of the smallest doubles may be rounded up
+def test_margins_are_the_exact_ones_rounded_down(offsets, grid, high, low):
+    noise = Split(offsets, grid)
+    exact = Fraction(offsets, grid) * max(Fraction(0), Fraction(high) - Fraction(low))
+    assert exact * (1 - Fraction(1, 10**14)) - Fraction(1, 2**999) <= Fraction(noise.margin(high, low)) <= exact
+    rival = min(Fraction(low), 1 - Fraction(high))
+    lead = Fraction(offsets, grid) * max(Fraction(0), Fraction(high) - rival)
+    assert Fraction(noise.lead(high, low)) <= lead
+
+
 def test_scales_are_those_that_the_grid_has():
     assert Split.of_scale(0.5) == Split(255)
     assert Split.of_scale(0.5).scale == 0.5
@@ -176,6 +187,8 @@ def test_a_rule_survives_a_file_and_a_file_is_not_trusted():
         ({"offsets": 0}, "offsets must be a whole number"),
         ({"grid": 255.0}, "grid must be a whole number"),
         ({"seed": -1}, "seed must be a whole number"),
+        ({"seed": 2**63}, "seed must be a whole number"),
+        ({"offsets": 2**20 + 1}, "offsets must be a whole number from 1 to 1,048,576"),
         ({"noise": "uniform"}, "the file is damaged"),
     ):
         with pytest.raises(RequestError, match=named):
@@ -195,6 +208,9 @@ def test_the_rule_asks_once_and_spends_nothing():
     limit = "the offsets (6 votes, strongest rival 2, of all 8 at noise 1)"
     assert found.explain() == f"Class 0 within radius 0.4999; limited by {limit}."
     assert replay(rule.certifying(n0=10, n=10, alpha=0.5), found.stages) == found
+    assert rule.largest_radius(n=1, alpha=0.5) == radius.splitting(8, 0, 4) == pytest.approx(1.0)
+    with pytest.raises(RequestError, match="n must be a whole number"):
+        rule.check_predict(n=0, alpha=0.5)
     tied = replay(rule.certifying(n0=10, n=10, alpha=0.5), (_stage((4, 4, 0)),))
     assert (tied.predicted, tied.outcome.name) == (None, "TIED")
 

@@ -38,6 +38,35 @@ def test_radii_are_the_exact_ones_rounded_down(scale, lower, upper):
     assert found >= exact * (1 - Fraction(1, 2**22)) - Fraction(1, 2**999)
 
 
+@given(st.lists(st.tuples(SCALES, SHARES, SHARES), min_size=1, max_size=5), st.booleans())
+def test_radii_of_many_at_once_are_the_exact_ones_rounded_down(asked, bounded):
+    """As planning and reports compute them."""
+    scales, lowers, uppers = (np.array(column) for column in zip(*asked, strict=True))
+    found = radius.uniform(scales, lowers, uppers if bounded else None)
+    for scale, lower, upper, r in zip(scales, lowers, uppers, found, strict=True):
+        rival = min(Fraction(upper), 1 - Fraction(lower)) if bounded else 1 - Fraction(lower)
+        exact = Fraction(scale) * max(Fraction(0), Fraction(lower) - rival)
+        assert exact * (1 - Fraction(1, 2**22)) - Fraction(1, 2**999) <= Fraction(r) <= exact
+        assert radius.smoothed(Uniform(scale), lower, upper if bounded else None) == pytest.approx(r, rel=1e-14)
+
+
+def test_what_is_no_probability_is_refused():
+    for wrong in (-0.1, 1.1, float("nan")):
+        for ask in (lambda p: Uniform(1.0).lead(p), lambda p: Uniform(1.0).lead(0.9, p)):
+            with pytest.raises(RequestError, match="expected a probability from 0 to 1"):
+                ask(wrong)
+        with pytest.raises(RequestError, match="expected a probability from 0 to 1"):
+            Uniform(1.0).margin(wrong, 0.5)
+
+
+@pytest.mark.parametrize(("n", "alpha"), [(100, 0.001), (1_000, 0.05)])
+def test_the_largest_radius_is_that_of_unanimous_votes(n, alpha):
+    rule = SmoothedRule(Uniform(2.0), 3)
+    most = rule.estimate(0, (n, 0, 0), alpha).radius
+    assert rule.largest_radius(n=n, alpha=alpha) == most == pytest.approx(2.0 * (2 * alpha ** (1 / n) - 1))
+    assert radius.largest_uniform(2.0, n, alpha) == pytest.approx(most)
+
+
 def test_numbers_of_the_theorem():
     """R = s (2 p_A - 1) alone, s (p_A - p_B) with a rival; 2 s (p - t) for one score beside a threshold."""
     noise = Uniform(0.5)

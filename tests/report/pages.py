@@ -14,7 +14,7 @@ from PIL import Image
 from sigmax.records.run import Run
 from sigmax.report.compare.comparison import table
 from sigmax.report.compare.diagnosis import routing_analysis
-from sigmax.report.html import document
+from sigmax.report.html.document import document
 from sigmax.report.markdown import page as markdown
 from sigmax.report.metrics.accuracy import grid
 from sigmax.report.runs import named

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from sigmax import RequestError, report
+from sigmax.radius import Uniform
 from sigmax.records.run import Run
 from sigmax.report import scheme_table
 from sigmax.report.notes import on_run
@@ -60,3 +62,15 @@ def test_a_scheme_assumes_what_its_parts_assume() -> None:
     assert "Lipschitz constant" in assumed
     run = run_of(LipschitzRule(constant=1.0, classes=3), [], name="exact")
     assert on_run(run) == [f"its certificates assume: {assumed}"]
+
+
+def test_runs_in_different_norms_stand_in_no_table_or_figure() -> None:
+    l2 = run_of(LOW, [(0, votes(0, 900))], name="l2")
+    l1 = run_of(SmoothedRule(Uniform(0.5), 3), [(0, votes(0, 900))], name="l1")
+    for together in (report.compare, report.scheme_table, report.dominance, report.best_over_sigma, report.draw):
+        with pytest.raises(RequestError, match="radii of the runs are in different norms"):
+            together([l2, l1])
+    with pytest.raises(RequestError, match="radii of the runs are in different norms"):
+        report.scheme_table({"one": l2, "other": l1})
+    with pytest.raises(RequestError, match="radii of the runs are in different norms"):
+        report.accuracy_gain(l2, l1, 0.1)

@@ -1,10 +1,11 @@
-"""How often a cascade's certificates and predictions are wrong, without chance: all ways the votes can fall.
+"""How often certificates and predictions of cascades, and of trees with them, are wrong: all ways the votes can fall.
 
 # q shares of the votes at each part (a class each, then votes to defer); t threshold; n0 = 1, n few enough to list
 # The truth is what the shares themselves prove with no bounds, so a certificate above it rests on a bound that fails.
 """
 
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache, partial
 from math import comb, prod
 from operator import add
@@ -19,6 +20,7 @@ from sigmax.rules.cascade import CascadeRule
 from sigmax.rules.cascade import level as level_module
 from sigmax.rules.cascade.level import Level, Payment, Tally
 from sigmax.rules.cascade.predicting import candidates
+from sigmax.rules.certificate import Role, joined
 from sigmax.rules.lipschitz import LipschitzRule
 from sigmax.rules.procedure import ScoreRequest, Scores
 from sigmax.rules.routed.rule import DualRule
@@ -140,21 +142,29 @@ def plain(sigma: float, classes: int = 2) -> SmoothedRule:
 def truth_of(rule, shares: Shares, part: str = "") -> dict[int, float]:
     """How far each class is certified by the shares themselves."""
     if isinstance(rule, LipschitzRule):
-        return {1: 0.8}
+        return {seen_by(part): 0.8}
     if isinstance(rule, SmoothedRule):
         z = rule.sigma * ndtri(shares[part][: rule.classes])
         return {c: max(0.0, float(v)) for c, v in enumerate(z)}
-    if isinstance(rule, DualRule):  # two routes; the experts see class 1 and class 0
-        q = shares[f"{part}/router"]
-        route = int(q[1] > q[0])
-        return {1 - route: min(0.8, rule.router.sigma * abs(float(ndtri(q[0]))))}
-    found = truth_of(rule.last, shares, "last")
+    if isinstance(rule, DualRule):
+        z = ndtri(shares[joined(part, "router")])
+        reach = rule.router.sigma / 2 * (z.max() - z)
+        experts = [truth_of(expert, shares, joined(part, f"expert-{j}")) for j, expert in enumerate(rule.experts)]
+        top = experts[int(z.argmax())]
+        ends = {c: min(max(d, far.get(c, 0.0)) for d, far in zip(reach, experts, strict=True)) for c in top}
+        return {c: float(end) if top[c] else 0.0 for c, end in ends.items()}
+    found = truth_of(rule.last, shares, joined(part, "last"))
     for j in reversed(range(len(rule.levels))):
-        q, sigma, z = shares[f"level-{j}"], rule.levels[j].sigma, ndtri(rule.thresholds[j])
+        q, sigma, z = shares[joined(part, f"level-{j}")], rule.levels[j].sigma, ndtri(rule.thresholds[j])
         answers = {c: sigma * (ndtri(q[c]) - z) for c in range(rule.classes)}
         excludes = {c: sigma * (z - ndtri(np.delete(q[: rule.classes], c).max())) for c in range(rule.classes)}
         found = {c: float(max(0.0, answers[c], min(excludes[c], found.get(c, 0.0)))) for c in range(rule.classes)}
     return found
+
+
+def seen_by(part: str) -> int:
+    """The class that a deterministic part sees, within 0.8."""
+    return 0 if part.endswith("expert-1") else 1
 
 
 @dataclass
@@ -174,8 +184,7 @@ class Endings:
 def endings(begin, parts: dict[str, int]) -> Endings:
     def possible(question):
         if isinstance(question, ScoreRequest):
-            # The experts of a dual last see class 1 and class 0, each nearly as far as 0.8.
-            return [Scores(0 if question.part.endswith("expert-1") else 1, 0.8 * 2**0.5, 0.0, 0.0, 0.0)]
+            return [Scores(seen_by(question.part), 0.8 * 2**0.5, 0.0, 0.0, 0.0)]
         return splits(question.n, question.classes)
 
     rows, results = [], []
@@ -205,21 +214,31 @@ SYSTEMS = {
         CascadeRule((selective(1.0),), DualRule(plain(0.7), (LipschitzRule(1.0, 2), LipschitzRule(1.0, 2)))),
         6,
     ),
+    "dual of two networks last": (CascadeRule((plain(1.0),), DualRule(plain(0.7), (plain(0.5), plain(0.8)), "min")), 5),
+    "cascade last": (CascadeRule((plain(1.0),), CascadeRule((plain(0.5),), plain(0.25))), 5),
+    "cascade as expert": (DualRule(plain(0.9), (CascadeRule((plain(1.0),), plain(0.5)), plain(0.8)), "min"), 6),
+    "cascade as expert, consensus": (
+        DualRule(plain(0.9), (CascadeRule((plain(1.0),), LipschitzRule(1.0, 2)), LipschitzRule(1.0, 2))),
+        7,
+    ),
     "selective last": (CascadeRule((plain(1.0),), selective(0.5)), 6),
 }
 
 
-def parts_of(rule: CascadeRule) -> dict[str, int]:
+def parts_of(rule, part: str = "") -> dict[str, int]:
     """The parts that vote, with how many outcomes a vote has."""
-    parts = {f"level-{j}": part.columns for j, part in enumerate(rule.levels)}
-    if isinstance(rule.last, SmoothedRule):
-        parts["last"] = rule.last.columns
-    if isinstance(rule.last, DualRule):
-        parts["last/router"] = 2
-    return parts
+    if isinstance(rule, LipschitzRule):
+        return {}
+    if isinstance(rule, SmoothedRule):
+        return {part: rule.columns}
+    if isinstance(rule, DualRule):
+        inner = [("router", rule.router), *((f"expert-{j}", expert) for j, expert in enumerate(rule.experts))]
+    else:
+        inner = [*((f"level-{j}", level) for j, level in enumerate(rule.levels)), ("last", rule.last)]
+    return {name: k for of, below in inner for name, k in parts_of(below, joined(part, of)).items()}
 
 
-def all_shares(rule: CascadeRule, n: int, count: int = 250) -> list[Shares]:
+def all_shares(rule, n: int, count: int = 250) -> list[Shares]:
     """Shares all over, and beside what the bounds of a part can prove, where a radius errs most."""
     rng, found = np.random.default_rng(0), []
     for split in (1 / 2, 1 / 4, 1 / 8):
@@ -240,7 +259,7 @@ def all_shares(rule: CascadeRule, n: int, count: int = 250) -> list[Shares]:
     return found
 
 
-def wrongness(rule: CascadeRule, n: int, sampling: Sampling) -> float:
+def wrongness(rule, n: int, sampling: Sampling) -> float:
     """The largest chance of a wrong certificate."""
     found = endings(lambda: rule.certifying(n0=1, n=n, alpha=ALPHA, sampling=sampling), parts_of(rule))
     worst = 0.0
@@ -264,7 +283,8 @@ def test_no_shares_make_a_certificate_wrong_more_often_than_alpha(name):
 @pytest.mark.parametrize(
     "name",
     [
-        *("selective", "multiscale", "deterministic last", "two levels", "three levels"),
+        *("selective", "multiscale", "deterministic last", "two levels", "three levels", "cascade last"),
+        *("cascade as expert", "cascade as expert, consensus"),
         pytest.param("dual last", marks=pytest.mark.slow),
     ],
 )
@@ -373,6 +393,21 @@ def test_no_shares_make_a_prediction_wrong_more_often_than_alpha(name):
         wrong = (found.predicted >= 0) & (found.predicted != answered(rule, shares))
         worst = max(worst, found.chances(shares)[wrong].sum())
     assert alpha / 20 < worst <= alpha
+
+
+@pytest.mark.parametrize("name", ["selective, threshold", "two levels", "three levels", "cascade last"])
+def test_the_parts_of_a_prediction_share_alpha(name):
+    rule, alpha, predicted = SYSTEMS[name][0], 0.5, 0
+
+    def possible(question):
+        return TIED if isinstance(question, ScoreRequest) else splits(question.n, question.classes)
+
+    for _, found in every_ending(lambda: rule.predicting(n=8, alpha=alpha), possible):
+        assert sum(Fraction(stage.alpha) for stage in found.stages if stage.role is Role.PREDICTION) <= alpha
+        assert sum(Fraction(entry.alpha) for entry in found.ledger) <= alpha
+        assert found.predicted is None or found.p_value <= alpha
+        predicted += found.predicted is not None
+    assert predicted
 
 
 def answered(rule: CascadeRule, shares: Shares) -> int:

@@ -147,3 +147,5 @@ def test_a_record_is_verified_without_torch(tmp_path):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["True", "False"]
     assert np.all(run.frame()["sigma"] == 0.5)
+    with pytest.raises(sx.RequestError, match="of a deterministic classifier, which samples no votes"):
+        sx.report.vote_shares(run)

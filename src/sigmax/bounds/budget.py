@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from sigmax.errors import RequestError
 
+_NOTHING = Fraction(0)
 _ROUNDING = Fraction(1, 10**9)  # a request this little over what is left, relatively, is float rounding
 
 
@@ -38,7 +39,12 @@ class Budget:
 
         Returns the amount spent, which is what the bound must be computed at.
         """
-        asked = Fraction(_positive(alpha, "the amount to spend"))
+        amount = _positive(alpha, "the amount to spend")
+        if amount == self._left:  # all of it, as a plain certificate spends at once
+            self._left = _NOTHING
+            self._ledger.append(Spent(on, amount))
+            return amount
+        asked = Fraction(amount)
         spent = min(asked, Fraction(self.left))
         if asked - spent > asked * _ROUNDING:
             raise RequestError(f"expected at most {self.left} for {on!r}, got {alpha}: {self._history()}; ask for less")

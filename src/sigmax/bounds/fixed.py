@@ -3,6 +3,7 @@
 # k of n votes; p the proportion they estimate; K ~ Binomial(n, p) the count before it was seen
 
 from collections.abc import Callable
+from functools import lru_cache
 from itertools import count
 from typing import Any, overload
 
@@ -87,6 +88,7 @@ def tail_below(k: int, n: int, p: float) -> float:
     return _rounded_tail(k + 1, n, p, above=False) if k < n else 1.0
 
 
+@lru_cache(maxsize=256)  # every certification asks
 def fewest_samples(alpha: float) -> int:
     """Smallest n with lower(n, n, alpha) > 1/2: with fewer samples the one-sided rule can only abstain."""
     return next(n for n in count(1) if lower(n, n, alpha) > 0.5)

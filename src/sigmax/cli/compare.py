@@ -80,8 +80,10 @@ def _checked(asked: "CompareConfig") -> dict[str, Work]:
     from sigmax.jobs.certify import plan_run
     from sigmax.pipeline.compare.schemes import made_schemes
     from sigmax.records.journal import check_goes_on
+    from sigmax.rules.checks import check_norms
 
     schemes = made_schemes(asked)
+    check_norms({name: scheme.rule for name, scheme in schemes.items()}, "schemes of a comparison")
     dataset = sources.load(asked.data.source, asked.data.split, size=asked.data.image_size)
     work = {
         name: Work(scheme, dataset, asked.out / f"{name}.jsonl", asked.request(name))

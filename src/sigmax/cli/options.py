@@ -35,7 +35,7 @@ Alpha = Annotated[float, typer.Option(help="Chance that a certificate or predict
 Seed = Annotated[int, typer.Option(help="Seed of the noise; the same seed gives the same votes.")]
 Batch = Annotated[
     int | None,
-    typer.Option(help="Noisy inputs a forward pass (default: 128 to 1024 on CPU, by image size; 4096 on GPU)."),
+    typer.Option(help="Noisy inputs a forward pass (default: 8 a thread to 1024 on CPU, by image size; 4096 on GPU)."),
 ]
 Device = Annotated[str | None, typer.Option(help="Where the networks run: cpu, cuda, cuda:1 ... (default: cpu).")]
 Dtype = Annotated[Precision, typer.Option(help="Precision of the networks' arithmetic.")]

@@ -83,8 +83,7 @@ class ImageFiles:
 def survey(files: Sequence[Path], size: int | None) -> ImageFiles:
     """The files as images of one shape, from their headers alone; refused if no one shape fits them.
 
-    Greyscale if every image is stored as 8-bit grey, else colour. With `size` the look at the headers ends at
-    the first colour image, so that a million photographs open as fast as ten.
+    With `size` the look at the headers ends at the first colour image: a million photographs open as fast as ten.
     """
     needs("PIL.Image", extra="images", why="to read image folders")
     headers: Iterator[_ImageHeader] = (_header(file) for file in files)

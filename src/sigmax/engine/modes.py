@@ -31,11 +31,10 @@ def eval_mode(model: nn.Module) -> Iterator[None]:
 
 
 def _hold(model: nn.Module, parts: Sequence[nn.Module]) -> None:
-    for part in parts:
-        votings, before = _held.get(id(part), (0, part.training))
-        _held[id(part)] = votings + 1, before
+    found = {id(part): _held.get(id(part), (0, part.training)) for part in parts}
     with suppress(NotImplementedError):  # an exported program has its mode built in
         model.eval()
+    _held.update({part: (votings + 1, before) for part, (votings, before) in found.items()})
 
 
 def _let_go(model: nn.Module, parts: Sequence[nn.Module]) -> None:

@@ -1,5 +1,6 @@
 """Full precision of 32-bit floats, where torch may be set to round their products."""
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -19,22 +20,39 @@ class Switch(NamedTuple):
     full: object
 
 
+class Held:
+    """The caller's settings, as long as anybody computes in full precision."""
+
+    def __init__(self) -> None:
+        self.lock, self.users = threading.Lock(), 0
+        self.settings: list[tuple[Switch, object]] = []
+
+
+_held = Held()
+
+
 @contextmanager
 def full_precision() -> Iterator[None]:
     """Within it, convolutions and matrix products round their results and nothing else.
 
     By default a GPU's convolutions round their factors to 11 bits (TF32), and users may allow the same, or bf16,
-    for matrix products. Votes may be cast so; a margin measured so would not be what it seems.
+    for matrix products. Votes may be cast so; a margin measured so would not be what it seems. The settings are the
+    process's, so the caller's come back when the last of several threads is done.
     """
-    switches = _switches()
-    before = [switch.read() for switch in switches]
-    for switch in switches:
-        switch.write(switch.full)
+    with _held.lock:
+        if not _held.users:
+            _held.settings = [(switch, switch.read()) for switch in _switches()]
+            for switch, _ in _held.settings:
+                switch.write(switch.full)
+        _held.users += 1
     try:
         yield
     finally:
-        for switch, value in zip(switches, before, strict=True):
-            switch.write(value)
+        with _held.lock:
+            _held.users -= 1
+            if not _held.users:
+                for switch, value in _held.settings:
+                    switch.write(value)
 
 
 def check_computes_in(model: object, dtype: torch.dtype) -> None:

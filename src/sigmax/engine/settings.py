@@ -1,6 +1,7 @@
 """Where and how a network votes: device, precision and batch size, as asked for or chosen."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import torch
@@ -30,6 +31,7 @@ def cpu_batch(numbers: int) -> int:
     return min(CPU_BATCH, max(BLOCK, 1 << fitting.bit_length() - 1))
 
 
+@cache  # a process learns it once; another such block would have the end of its heap handed back with it
 def keep_freed_memory() -> None:
     """Make the C library keep what a batch frees, where it would hand it back and fault it in again.
 

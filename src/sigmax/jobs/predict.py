@@ -28,8 +28,7 @@ def predict_all(
 ) -> list[Prediction]:
     """One prediction for each of the inputs at `indices`, as `Scheme.predict` makes them; an input's id is its index.
 
-    Without a seed a fresh secret one is sampled for all of them. `dataset`, `workers`, `watch` and the like: as for
-    `certify_run`.
+    Without a seed a fresh secret one is sampled for all of them. Other options: as for `certify_run`.
     """
     helpers = chosen(workers, backend, gpus_per_worker)
     data = as_dataset(dataset, classes=scheme.classes)

@@ -8,7 +8,8 @@ from sigmax.models.checkpoints.bfloat16 import Store
 from sigmax.records.inputs import Inputs, covers
 from sigmax.records.run import read
 from sigmax.schemes.scheme import Scheme
-from sigmax.systems.folder import HEAD, as_stored, fingerprint, load
+from sigmax.systems.folder import HEAD, fingerprint, load
+from sigmax.systems.rebuilt import as_stored
 
 
 def saved(scheme: Scheme, folder: Path, store: Store = "fp32") -> None:

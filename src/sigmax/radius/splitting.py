@@ -16,13 +16,14 @@ from sigmax.errors import RequestError
 from sigmax.numbers import is_number, is_whole
 from sigmax.radius.noise import FINEST_GRID
 from sigmax.radius.normal import EPS
+from sigmax.radius.uniform import ShareScore
 
 MOST_OFFSETS = 2**20  # each is a forward pass
 _WORD = 8  # bytes of a shift, before it is taken mod m
 
 
 @dataclass(frozen=True)
-class Split:
+class Split(ShareScore):
     """Splitting noise of scale lambda = offsets / (2 * grid), at all of its offsets: p_c is exact, not estimated.
 
     The line of each number of the image is cut at the points (s_i + 1/2 + m z) / q, z whole, into intervals of length
@@ -39,7 +40,6 @@ class Split:
     """
 
     name: ClassVar[str] = "splitting"
-    norm: ClassVar[str] = "l1"
     offsets: int
     grid: int = 255
     seed: int = 0  # of v
@@ -74,13 +74,10 @@ class Split:
         """The level of the noise: its scale."""
         return self.scale
 
-    def margin(self, high: float, low: float) -> float:
-        """2 * scale * (high - low), rounded down, or 0."""
-        return 2 * self.scale * (high - low) * (1 - 4 * EPS) if high > low else 0.0
-
-    def lead(self, lower: float, upper: float | None = None) -> float:
-        """2 * scale * (lower - min(upper, 1 - lower)), rounded down, or 0."""
-        return self.margin(lower, 1 - lower if upper is None else min(upper, 1 - lower))
+    @property
+    def usable_scale(self) -> float:
+        """Lambda itself: nothing is scaled by a 32-bit float."""
+        return self.scale
 
     def shifts(self, numbers: int) -> NDArray[np.int64]:
         """The v of an image of so many numbers, in their order."""

@@ -2,6 +2,7 @@
 
 # s scale; p_c(x) probability of class c under noise uniform on [-s, s]^d at x; z_c(x) = 2 s p_c(x) its score
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, overload
 
@@ -17,8 +18,33 @@ from sigmax.radius.normal import EPS
 LEAST = 2.0**-1000  # a smaller radius is 0: products near the smallest doubles err by more than half an ulp
 
 
+class ShareScore(ABC):
+    """Noise whose scores are shares of votes: z_c = 2 * s * p_c, 1-Lipschitz in l1."""
+
+    norm: ClassVar[str] = "l1"
+
+    @property
+    @abstractmethod
+    def usable_scale(self) -> float:
+        """The s that scores may use, to half an ulp."""
+
+    def margin(self, high: float, low: float) -> float:
+        """2 * s * (high - low), rounded down, or 0."""
+        return self._scaled(_share(high) - _share(low))
+
+    def lead(self, lower: float, upper: float | None = None) -> float:
+        """2 * s * (lower - min(upper, 1 - lower)), rounded down, or 0."""
+        alone = 2 * _share(lower) - 1  # lower - (1 - lower), exact: of numbers from 1/2 on even the difference is
+        return self._scaled(alone if upper is None else max(alone, lower - _share(upper)))
+
+    def _scaled(self, gap: float) -> float:
+        # A difference of doubles errs by half an ulp of itself, a product by as much again; 2 * is exact.
+        found = 2 * self.usable_scale * gap * (1 - 4 * EPS)
+        return found if found >= LEAST else 0.0
+
+
 @dataclass(frozen=True)
-class Uniform:
+class Uniform(ShareScore):
     """Noise uniform on [-scale, scale] in every number of the input: z_c = 2 * scale * p_c is 1-Lipschitz in l1.
 
     So the radius of p_A >= L and p_B <= U is scale * (L - U), and scale * (2 L - 1) where L alone is known.
@@ -33,7 +59,6 @@ class Uniform:
     """
 
     name: ClassVar[str] = "uniform"
-    norm: ClassVar[str] = "l1"
     scale: float
 
     def __post_init__(self) -> None:
@@ -49,14 +74,10 @@ class Uniform:
         """The level of the noise: its scale. (Its standard deviation is scale / sqrt(3).)"""
         return self.scale
 
-    def margin(self, high: float, low: float) -> float:
-        """2 * scale * (high - low), rounded down, or 0."""
-        return _scaled(self.scale, _share(high) - _share(low))
-
-    def lead(self, lower: float, upper: float | None = None) -> float:
-        """2 * scale * (lower - min(upper, 1 - lower)), rounded down, or 0."""
-        alone = 2 * _share(lower) - 1  # lower - (1 - lower), exact: of numbers from 1/2 on even the difference is
-        return _scaled(self.scale, alone if upper is None else max(alone, lower - _share(upper)))
+    @property
+    def usable_scale(self) -> float:
+        """The smaller of the scale and its 32-bit float."""
+        return usable_level(self.scale)
 
 
 @overload
@@ -82,12 +103,6 @@ def largest_uniform(scale: float, n: int, alpha: float) -> float:
     """The largest radius in l1 that n samples can certify at alpha, if all agree; to plan, rounded to nearest."""
     share = float(level(alpha)) ** (1 / float(samples(n)))
     return float(scale * max(0.0, 2 * share - 1))
-
-
-def _scaled(scale: float, gap: float) -> float:
-    # A difference of doubles errs by half an ulp of itself, a product by as much again; 2 * is exact.
-    found = 2 * usable_level(scale) * gap * (1 - 4 * EPS)
-    return found if found >= LEAST else 0.0
 
 
 def _share(p: float) -> float:

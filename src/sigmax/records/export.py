@@ -82,10 +82,9 @@ def export_csv(run: Run, path: str | Path) -> None:
 
 
 def export_parquet(run: Run, path: str | Path) -> None:
-    """Write `run.frame()` with every digit, and each stage's counts and bounds as `<stage>_counts` and so on.
+    """Write `run.frame()` and each stage's counts and bounds as `<stage>_counts` and so on, null where not reached.
 
-    A stage that an input did not reach is null. The plan goes along as JSON in the file's metadata, under
-    `sigmax.plan`.
+    The plan goes along as JSON in the file's metadata, under `sigmax.plan`.
     """
     pa, parquet = (needs(name, extra="parquet", why="to write parquet") for name in ("pyarrow", "pyarrow.parquet"))
     table = pa.Table.from_pandas(run.frame(), preserve_index=False)

@@ -1,7 +1,6 @@
 """Inputs that could not be certified: a report beside the run file, never a record in it.
 
-A failed input has no certificate, so the run stays unfinished. The report says what happened, for the reader alone;
-the next attempt at the run tries the inputs again and replaces it.
+It is for the reader alone; the next attempt at the run tries the inputs again and replaces it.
 """
 
 import json

@@ -1,8 +1,4 @@
-"""Which inputs a run has: every k-th from some start, or several such selections where one cannot say it.
-
-A selection is a table of start, skip and count: its input i is start + i * skip. Several are a list, in the one way
-that `described` has for them.
-"""
+"""Which inputs a run has: a selection, whose input i is start + i * skip, or a list of them as `described` has it."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any

@@ -22,7 +22,6 @@ def merge(runs: Iterable[str | Path], out: str | Path, *, unfinished: bool = Fal
 
     The runs must agree in everything that decides a certificate and have no input in common. Each is verified first.
     unfinished: whether to accept runs without their end line; the merged run is then unfinished as well.
-    The file appears whole or not at all. One that holds this very run already is left as it is.
     """
     paths, out = [Path(path) for path in runs], Path(out)
     if len(paths) < 2:

@@ -12,7 +12,6 @@ from sigmax import bounds
 from sigmax.errors import RequestError
 from sigmax.radius.noise import noise_in_words
 from sigmax.records.failed import failed_inputs
-from sigmax.records.lines import Record
 from sigmax.records.rounding import exact, share_down, up
 from sigmax.rules.notebook import Html, page, paragraph, table
 from sigmax.rules.registry import entry
@@ -85,13 +84,11 @@ def _unfinished(run: "Run") -> Iterator[str]:
 
 def _accuracy(run: "Run") -> Html:
     """A table of A(r) with its interval over inputs."""
-    labelled = [record for record in run.records if record.label is not None]
-    counted = labelled or list(run.records)
-    right = [record for record in counted if _certified(record) and (not labelled or record.correct)]
-    n, radii = len(counted), _radii(run, [record.certificate.radius for record in right])
-    certified = [sum(record.certificate.radius >= r for record in right) for r in radii]
+    right = [record.certificate.radius for record in run.records if record.counts]
+    n, radii = len(run.records), _radii(run, right)
+    certified = [sum(radius >= r for radius in right) for r in radii]
     low, high = bounds.lower(certified, n, (1 - LEVEL) / 2), bounds.upper(certified, n, (1 - LEVEL) / 2)
-    what = "certified accuracy" if labelled else "inputs certified, whatever their class"
+    what = "certified accuracy" if run.labelled else "inputs certified, whatever their class"
     what = f"{what}, as the log claims" if run.plan.imported else what
     rows = [
         [what, *(f"{share_down(100 * k / n)}%" for k in certified)],
@@ -101,10 +98,6 @@ def _accuracy(run: "Run") -> Html:
         ],
     ]
     return table(("radius", *(exact(r) for r in radii)), rows)
-
-
-def _certified(record: Record) -> bool:
-    return record.certificate.predicted is not None
 
 
 def _radii(run: "Run", certified: Sequence[float]) -> list[float]:

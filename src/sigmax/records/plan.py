@@ -34,10 +34,9 @@ class OtherFormatError(RequestError):
 class Plan:
     """What is certified, by what, and how. Two runs with equal plans hold the same certificates.
 
-    `behaviour` is what each network computes on probe inputs, which a hash of its weights (`system`) cannot see; it is
-    compared with the tolerance it states. Runs made before it was recorded lack it: they can be read and verified, not
-    continued. `made_with` (versions, batch size) is kept for the reader and not compared: it moves
-    no certificate beyond the rare vote that a network's own rounding tips.
+    `behaviour` is what each network computes on probe inputs, which a hash of its weights (`system`) cannot see. Runs
+    made before it was recorded lack it: they can be read and verified, not continued. `made_with` (versions, batch
+    size) is not compared: it moves no certificate beyond the rare vote that a network's own rounding tips.
     """
 
     rule: Mapping[str, Any]  # the scheme's rule as plain data: scheme, noise, sigmas, classes, bound

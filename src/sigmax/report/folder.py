@@ -12,7 +12,7 @@ from sigmax.files import written_whole
 from sigmax.records.run import Run
 from sigmax.report.compare.comparison import scheme_table, table
 from sigmax.report.compare.diagnosis import RoutingAnalysis, routing_analysis
-from sigmax.report.html import document
+from sigmax.report.html.document import document
 from sigmax.report.markdown import as_text, bullets, comparison, markdown_table, page, paragraphs
 from sigmax.report.metrics.accuracy import Floats, grid
 from sigmax.report.plots.curves import draw, draw_all

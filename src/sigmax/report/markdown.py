@@ -6,29 +6,19 @@ from collections.abc import Iterable, Iterator, Mapping
 import pandas as pd
 
 from sigmax.records.run import Run
+from sigmax.report import tables
 from sigmax.report.compare.diagnosis import RoutingAnalysis
 from sigmax.report.metrics.accuracy import Floats
 from sigmax.report.notes import facts, notes
 from sigmax.report.standings import MEANING as MEANING_OF_STANDINGS
 from sigmax.report.standings import standings
-from sigmax.report.tables import (
-    MEANING,
-    MEANING_WITH_EXPERTS,
-    RATIOS,
-    Table,
-    caption,
-    envelope_ratios,
-    measured,
-    overview,
-    routing_table,
-)
 
 _MARKS = re.compile(r"[\\`*\[\]|]|(?<!\w)_|_(?!\w)")  # within a word an underscore is itself
 
 
 def page(runs: Mapping[str, Run], found: RoutingAnalysis, frame: pd.DataFrame, radii: Floats) -> str:
     """The whole report as one page beside its plots."""
-    words = measured(frame)
+    words = tables.measured(frame)
     parts = [
         f"# {words.capitalize()}",
         f"![{words} against the radius](curve.png)",
@@ -49,7 +39,7 @@ def page(runs: Mapping[str, Run], found: RoutingAnalysis, frame: pd.DataFrame, r
 
 def comparison(frame: pd.DataFrame) -> str:
     """The overview with its caption."""
-    return paragraphs([markdown_table(overview(frame)), *caption(frame)])
+    return paragraphs([markdown_table(tables.overview(frame)), *tables.caption(frame)])
 
 
 def _standings(runs: Mapping[str, Run]) -> Iterator[str]:
@@ -64,12 +54,12 @@ def _standings(runs: Mapping[str, Run]) -> Iterator[str]:
 def _routing(runs: Mapping[str, Run], found: RoutingAnalysis, radii: Floats) -> Iterator[str]:
     yield "## Routing"
     yield "![routing of the inputs](routing.png)"
-    yield markdown_table(routing_table(runs, found))
-    yield MEANING
+    yield markdown_table(tables.routing_table(runs, found))
+    yield tables.MEANING
     if found.diagnoses:
-        yield MEANING_WITH_EXPERTS
-        yield RATIOS
-        yield markdown_table(envelope_ratios(found, radii))
+        yield tables.MEANING_WITH_EXPERTS
+        yield tables.RATIOS
+        yield markdown_table(tables.envelope_ratios(found, radii))
 
 
 def bullets(runs: Mapping[str, Run], found: RoutingAnalysis) -> Iterator[str]:
@@ -86,7 +76,7 @@ def _section(name: str, run: Run) -> str:
     return f"### {as_text(name)}\n\n" + "\n".join(lines)
 
 
-def markdown_table(content: Table) -> str:
+def markdown_table(content: tables.Table) -> str:
     """A Markdown table: text to the left, numbers to the right."""
     rule = ["---", *("---:" for _ in content.names[1:])]
     head, *rows = [[as_text(cell) for cell in row] for row in (content.names, *content.rows)]

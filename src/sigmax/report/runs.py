@@ -45,8 +45,7 @@ def labelled(run: Run, purpose: str) -> Run:
 
 def sigma_by_record(run: Run) -> NDArray[np.float64]:
     """The noise level of every record, in the order of the records; NaN where nothing was asked."""
-    sigmas = run.frame().set_index("index")["sigma"]
-    return sigmas.loc[[record.index for record in run.records]].to_numpy(dtype=np.float64)
+    return np.array([run.sigma_of(record.certificate) for record in run.records], dtype=np.float64)
 
 
 def named(sources: Source | Iterable[Source]) -> dict[str, Run]:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sigmax.errors import RequestError
 from sigmax.numbers import is_number, is_whole
@@ -27,6 +27,13 @@ def check_samples(alpha: float, **samples: int) -> None:
             raise RequestError(f"{name} must be a whole number of samples, from 1 to {MOST_SAMPLES:,}; got {value!r}")
 
 
+def check_classes(classes: Any) -> int:
+    """The number of classes; numpy's numbers would not survive a file."""
+    if not is_whole(classes) or classes < 2:
+        raise RequestError(f"classes must be a whole number of at least 2; got {classes!r}")
+    return int(classes)
+
+
 def too_much_noise(sigma: float) -> str | None:
     """A warning where noise on pixels in [0, 1] leaves nothing of an image; None where it may be meant."""
     if not MOST_NOISE < sigma < math.inf:
@@ -34,13 +41,13 @@ def too_much_noise(sigma: float) -> str | None:
     return f"sigma {sigma:g} is {sigma:g} times the pixel range [0, 1]; did you mean {sigma / 100:g}?"
 
 
-def check_norms(parts: Mapping[str, "Rule"]) -> None:
-    """Raise unless the radii of all parts are in one norm: a theorem that combines them needs it."""
+def check_norms(parts: Mapping[str, "Rule"], called: str = "parts") -> None:
+    """Raise unless the radii of all are in one norm: theorems that combine them need it, and so do tables."""
     if len({rule.norm for rule in parts.values()}) > 1:
         listed = ", ".join(f"{name}: {rule.norm}" for name, rule in parts.items())
         raise RequestError(
-            f"all parts must certify in the same norm; they have {listed}. Gaussian noise and Lipschitz constants go "
-            "with l2, uniform and splitting noise with l1"
+            f"all {called} must certify in the same norm; they have {listed}. Gaussian noise and Lipschitz constants "
+            "go with l2, uniform and splitting noise with l1"
         )
 
 

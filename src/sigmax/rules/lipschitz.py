@@ -7,11 +7,12 @@ from typing import Any
 
 from sigmax import radius
 from sigmax.errors import RequestError
-from sigmax.numbers import is_number, is_whole
+from sigmax.numbers import is_number
 from sigmax.radius.normal import EPS
-from sigmax.rules.certificate import Certificate, Outcome, Prediction, Role, Stage
-from sigmax.rules.checks import check_samples
-from sigmax.rules.procedure import Answer, Procedure, Question, ScoreRequest, scores
+from sigmax.rules.certificate import Role, Stage
+from sigmax.rules.checks import check_classes
+from sigmax.rules.deterministic import DeterministicRule
+from sigmax.rules.procedure import Answer, Question, ScoreRequest, scores
 from sigmax.rules.registry import Entry, register
 from sigmax.rules.sampling import FIXED, Sampling
 
@@ -20,8 +21,8 @@ LEAST_ROUNDING = radius.rounding(1, bits=64)  # a record cannot claim finer arit
 
 
 @dataclass(frozen=True)
-class LipschitzRule:
-    """The leading class stays in front within margin / (sqrt(2) * constant): certain, not only probable.
+class LipschitzRule(DeterministicRule):
+    """The leading class stays in front within margin / (sqrt(2) * constant).
 
     The theorem speaks of exact scores; what arithmetic may move them by is taken off the margin: of each score
     `rounding` * (constant * size + |score|), where size is the input's norm and the root of its dimension.
@@ -37,8 +38,6 @@ class LipschitzRule:
             raise RequestError(
                 f"constant must be a positive number (the Lipschitz constant of the scores); got {self.constant!r}"
             )
-        if not is_whole(self.classes) or self.classes < 2:
-            raise RequestError(f"classes must be a whole number of at least 2; got {self.classes!r}")
         if self.rounding is not None and not (is_number(self.rounding) and 0 <= self.rounding < 1):
             raise RequestError(
                 "rounding must be a number from 0 to below 1 (how far a score may be from the exact one, as a share of "
@@ -46,7 +45,7 @@ class LipschitzRule:
             )
         object.__setattr__(self, "rounding", None if self.rounding is None else float(self.rounding))
         object.__setattr__(self, "constant", float(self.constant))
-        object.__setattr__(self, "classes", int(self.classes))
+        object.__setattr__(self, "classes", check_classes(self.classes))
 
     @property
     def norm(self) -> str:
@@ -54,43 +53,12 @@ class LipschitzRule:
         return "l2"
 
     @property
-    def is_random(self) -> bool:
-        """Nothing is sampled, so nothing can be misled."""
-        return False
-
-    @property
     def largest_noise(self) -> float:
         """There is none."""
         return 0.0
 
-    def certifying(self, *, n0: int, n: int, alpha: float, sampling: Sampling = FIXED) -> Procedure[Certificate]:
-        """One look; the samples allowed are not used."""
-        stage, top = yield from self._measure()
-        assert stage.radius is not None
-        certified = stage.radius > 0
-        return Certificate(
-            predicted=top if certified else None,
-            radius=stage.radius,
-            outcome=Outcome.CERTIFIED if certified else Outcome.TIED,
-            alpha=alpha,
-            stages=(stage,),
-            answered_by="",
-            limited_by=stage.name,
-        )
-
-    def predicting(self, *, n: int, alpha: float) -> Procedure[Prediction]:
-        """The class that leads by more than rounding."""
-        stage, top = yield from self._measure()
-        shown = bool(stage.radius)
-        return Prediction(
-            predicted=top if shown else None,
-            p_value=0.0 if shown else 1.0,
-            outcome=Outcome.PREDICTED if shown else Outcome.TIED,
-            alpha=alpha,
-            stages=(stage,),
-        )
-
-    def _measure(self) -> Generator[Question, Answer, tuple[Stage, int]]:
+    def measured(self) -> Generator[Question, Answer, tuple[Stage, int]]:
+        """The scores without noise, and the class that leads by more than rounding."""
         seen = yield from scores(ScoreRequest("", self.classes))
         sizes = 2 * self.constant * seen.size + abs(seen.score) + abs(seen.rival)
         margin = max(0.0, seen.score - seen.rival - self._share(seen.rounding) * sizes)
@@ -104,17 +72,9 @@ class LipschitzRule:
         share = max(measured, LEAST_ROUNDING) if self.rounding is None else self.rounding
         return share + 4 * EPS if share < 1 else inf  # and this sum's own
 
-    def check_certify(self, *, n0: int, n: int, alpha: float, sampling: Sampling = FIXED) -> None:
-        """Any number of samples will do."""
-        check_samples(alpha, n0=n0, n=n)
-
     def largest_radius(self, *, n: int, alpha: float, sampling: Sampling = FIXED) -> float:
         """Scores may differ by any amount."""
         return inf
-
-    def check_predict(self, *, n: int, alpha: float) -> None:
-        """Any number of samples will do."""
-        check_samples(alpha, n=n)
 
     def describe(self) -> Mapping[str, Any]:
         """The rule as plain data."""

@@ -11,10 +11,9 @@ from typing import Any, Literal, NamedTuple, Self, get_args
 from sigmax import bounds, radius
 from sigmax.bounds import table
 from sigmax.errors import RequestError
-from sigmax.numbers import is_whole
 from sigmax.radius.noise import Gaussian, Noise, check_sampled, described, noise_from
 from sigmax.rules.certificate import Certificate, Outcome, Prediction, Role, Stage, leading
-from sigmax.rules.checks import check_samples
+from sigmax.rules.checks import check_classes, check_samples
 from sigmax.rules.procedure import Answer, Counts, Procedure, Question, VoteRequest, votes
 from sigmax.rules.registry import Entry, register
 from sigmax.rules.sampling import FIXED, Poll, Sampling, first_look, optimistic_count, optimistic_pair
@@ -53,15 +52,13 @@ class SmoothedRule:
 
     def __post_init__(self) -> None:
         check_sampled(self.noise)
-        if not is_whole(self.classes) or self.classes < 2:
-            raise RequestError(f"classes must be a whole number of at least 2; got {self.classes!r}")
+        object.__setattr__(self, "classes", check_classes(self.classes))
         if self.bound not in get_args(Bound):
             raise RequestError(f"bound must be one of {', '.join(get_args(Bound))}; got {self.bound!r}")
         if not isinstance(self.defers, bool):
             raise RequestError(f"defers must be true or false; got {self.defers!r}")
         if self.defers and self.bound != "one-sided":
             raise RequestError("a selective model is held to a majority of the votes; use bound='one-sided' with it")
-        object.__setattr__(self, "classes", int(self.classes))  # numpy's numbers would not survive a file
 
     @classmethod
     def gaussian(cls, sigma: float, classes: int, *, grid: int | None = None, **options: Any) -> Self:

@@ -6,31 +6,26 @@ from typing import Any
 
 from sigmax import radius
 from sigmax.errors import RequestError
-from sigmax.numbers import is_whole
 from sigmax.radius.splitting import Split
-from sigmax.rules.certificate import Certificate, Outcome, Prediction, Role, Stage, leading
-from sigmax.rules.checks import check_samples
-from sigmax.rules.procedure import Answer, Procedure, Question, VoteRequest, votes
+from sigmax.rules.certificate import Role, Stage, leading
+from sigmax.rules.checks import check_classes
+from sigmax.rules.deterministic import DeterministicRule
+from sigmax.rules.procedure import Answer, Question, VoteRequest, votes
 from sigmax.rules.registry import Entry, register
 from sigmax.rules.sampling import FIXED, Sampling
 
 
 @dataclass(frozen=True)
-class SplittingRule:
-    """The class with the most votes over all offsets; certain, not only probable (see `radius.splitting`).
-
-    A tie of the two leading classes abstains.
-    """
+class SplittingRule(DeterministicRule):
+    """The class with the most votes over all offsets (see `radius.splitting`)."""
 
     noise: Split
     classes: int
 
     def __post_init__(self) -> None:
         if not isinstance(self.noise, Split):
-            raise RequestError(f"noise must be a radius.Split; got {type(self.noise).__name__}")
-        if not is_whole(self.classes) or self.classes < 2:
-            raise RequestError(f"classes must be a whole number of at least 2; got {self.classes!r}")
-        object.__setattr__(self, "classes", int(self.classes))
+            raise RequestError(f"noise must be a radius.Split; got {self.noise!r:.80}. Give scale= for the usual one")
+        object.__setattr__(self, "classes", check_classes(self.classes))
 
     @property
     def norm(self) -> str:
@@ -38,59 +33,20 @@ class SplittingRule:
         return self.noise.norm
 
     @property
-    def is_random(self) -> bool:
-        """Every offset is looked at, so nothing can be misled."""
-        return False
-
-    @property
     def largest_noise(self) -> float:
         """Its scale."""
         return self.noise.scale
 
-    def certifying(self, *, n0: int, n: int, alpha: float, sampling: Sampling = FIXED) -> Procedure[Certificate]:
-        """A vote at every offset; the samples allowed are not used."""
-        stage, top = yield from self._measure()
-        assert stage.radius is not None
-        certified = stage.radius > 0
-        return Certificate(
-            predicted=top if certified else None,
-            radius=stage.radius,
-            outcome=Outcome.CERTIFIED if certified else Outcome.TIED,
-            alpha=alpha,
-            stages=(stage,),
-            answered_by="",
-            limited_by=stage.name,
-        )
-
-    def predicting(self, *, n: int, alpha: float) -> Procedure[Prediction]:
-        """The class with the most votes."""
-        stage, top = yield from self._measure()
-        shown = bool(stage.radius)
-        return Prediction(
-            predicted=top if shown else None,
-            p_value=0.0 if shown else 1.0,
-            outcome=Outcome.PREDICTED if shown else Outcome.TIED,
-            alpha=alpha,
-            stages=(stage,),
-        )
-
-    def _measure(self) -> Generator[Question, Answer, tuple[Stage, int]]:
+    def measured(self) -> Generator[Question, Answer, tuple[Stage, int]]:
+        """A vote at every offset, and the class with the most of them."""
         counts = yield from votes(VoteRequest("", Role.OFFSETS, self.classes, self.noise, self.noise.offsets))
         first, second = leading(counts)
         proved = radius.splitting(counts[first], counts[second], self.noise.grid)
         return Stage("", Role.OFFSETS, self.noise.scale, counts, self.noise.offsets, radius=proved), first
 
-    def check_certify(self, *, n0: int, n: int, alpha: float, sampling: Sampling = FIXED) -> None:
-        """Any number of samples will do."""
-        check_samples(alpha, n0=n0, n=n)
-
     def largest_radius(self, *, n: int, alpha: float, sampling: Sampling = FIXED) -> float:
         """What unanimous votes prove."""
         return radius.splitting(self.noise.offsets, 0, self.noise.grid)
-
-    def check_predict(self, *, n: int, alpha: float) -> None:
-        """Any number of samples will do."""
-        check_samples(alpha, n=n)
 
     def describe(self) -> Mapping[str, Any]:
         """The rule as plain data; `scale` follows from offsets and grid, and is there to be read."""

@@ -2,8 +2,8 @@
 
 from sigmax.systems.behaviour import input_shape
 from sigmax.systems.folder import fingerprint, load, load_together, save
-from sigmax.systems.grid import on_grid
 from sigmax.systems.hub import from_pretrained, push_to_hub, save_pretrained
+from sigmax.systems.rebuilt import on_grid
 
 __all__ = [
     "fingerprint",

@@ -1,10 +1,9 @@
 """What the networks of a system compute: the part of its identity that its fingerprint cannot hold.
 
-The fingerprint is an exact hash of weights and configuration. Two modules with the same weights and different code in
-`forward` share it, and so do two that keep their normalisation in plain attributes. So a system's folder and a run's
-plan hold, beside the fingerprint, each network's outputs on fixed probe inputs (`sigmax.engine.probes`), compared with
-a tolerance. Code that computes something else on other inputs alone is not seen. A plain function has nothing but its
-name and its behaviour, so it gets more probes, and a run's plan says so.
+Two modules with the same weights and different code in `forward` share a fingerprint. So a system's folder and a run's
+plan also hold each network's outputs on fixed probe inputs (`sigmax.engine.probes`), compared with a tolerance. Code
+that computes something else on other inputs alone is not seen. A plain function has nothing but its name and its
+behaviour, so it gets more probes, and a run's plan says so.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,7 @@
 """A system is a folder: `system.toml` says what the scheme is, safetensors and files of other tools hold its networks.
 
 Nothing in the folder is executed; code that it names is imported only if the caller names it too. Every network's
-fingerprint is written down and checked on loading, so a file that was exchanged is noticed before it certifies
-anything. So are its outputs on probe inputs: code that makes another network of the same weights is noticed too.
+fingerprint and its outputs on probe inputs are checked on loading, so that no other network certifies anything.
 """
 
 import hashlib
@@ -20,7 +19,7 @@ from sigmax import request
 from sigmax.engine.settings import check_device
 from sigmax.errors import RequestError
 from sigmax.files import replacing
-from sigmax.models.checkpoints.bfloat16 import Store, check_store
+from sigmax.models.checkpoints.bfloat16 import Store
 from sigmax.models.optional import fetched
 from sigmax.rules.certificate import joined
 from sigmax.rules.procedure import NETWORK
@@ -41,14 +40,13 @@ from sigmax.systems.networks import (
     parts_of,
     save_network,
 )
-from sigmax.systems.rounded import Rounded
+from sigmax.systems.rebuilt import as_stored
 from sigmax.version import __version__
 
 FORMAT = 2
 HEAD = "system.toml"
 README = "README.md"  # the hub's card
 FILES = ("*.safetensors", "*.onnx", "*.data", "*.pt2", "*.torchscript.pt")  # that a folder may hold
-ON_CPU: Mapping[str, Any] = {"device": "cpu", "dtype": None, "batch": None, "compile": False}
 
 
 def save(scheme: Scheme, folder: str | Path, *, store: Store = "fp32") -> Path:
@@ -71,12 +69,6 @@ def save(scheme: Scheme, folder: str | Path, *, store: Store = "fp32") -> Path:
     except OSError as error:
         raise RequestError(f"cannot write the system to {folder} ({error.strerror}); choose another folder") from error
     return folder
-
-
-def as_stored(scheme: Scheme, store: Store) -> Scheme:
-    """What a system is once it is kept like this: itself, or a copy on the CPU with its weights rounded."""
-    check_store(store)
-    return scheme if store == "fp32" else build(scheme.rule, FolderSource(Rounded(scheme), ON_CPU))
 
 
 def load(
@@ -131,7 +123,7 @@ def _refuse_other_behaviour(folder: Path, head: Mapping[str, Any], scheme: Schem
 class FolderSource:
     """The networks and fields that stand under `prefix` in a folder; see `schemes.registry.NetworkSource`."""
 
-    def __init__(self, networks: Networks | Rounded, how: Mapping[str, Any], prefix: str = "") -> None:
+    def __init__(self, networks: Networks, how: Mapping[str, Any], prefix: str = "") -> None:
         self.networks, self.how, self.prefix = networks, how, prefix
 
     def network(self, columns: int) -> nn.Module:
@@ -141,11 +133,8 @@ class FolderSource:
         return model if device is None else model.to(check_device(device))
 
     def field(self, description: Mapping[str, Any]) -> SigmaField:
-        """The field of this place: from its file, or where networks are only rounded the very same."""
-        place = joined(self.prefix, "field")
-        if isinstance(self.networks, Rounded):
-            return self.networks.fields[place]
-        return load_field(self.networks.folder, place, description)
+        """The field of this place, from its file."""
+        return load_field(self.networks.folder, joined(self.prefix, "field"), description)
 
     def part(self, name: str) -> "FolderSource":
         """What stands under a part's name."""

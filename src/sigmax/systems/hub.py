@@ -1,7 +1,6 @@
 """Systems on the Hugging Face hub: fetch one, keep one in a folder with a card, and put one there.
 
-What travels is the system's folder, `system.toml` and its networks' files; nothing in it is executed, and `load` checks
-every network's fingerprint, so what arrives is what was built.
+What travels is the system's folder, which `load` checks, so what arrives is what was built.
 """
 
 import os
@@ -43,8 +42,8 @@ def push_to_hub(
 ) -> str:
     """Upload the system in `folder` to the hub's repository "owner/name", created if need be; returns its address.
 
-    Who you are is huggingface_hub's affair: log in with its own command first. The folder is loaded before anything
-    is sent, so that what is uploaded is a whole system; other files in it stay here.
+    Log in with huggingface_hub's own command first. The folder is loaded before anything is sent, so that what is
+    uploaded is a whole system; other files in it stay here.
     """
     hub = needs("huggingface_hub", extra="hub", why="to reach the hub")
     if len(repository.split("/")) != 2:

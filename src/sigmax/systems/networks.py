@@ -2,9 +2,8 @@
 
 A network is named by its place in the scheme, such as `expert-0/base`. One that denoises first is two: its
 classifier has that name, its denoiser the same with `/denoiser` behind it. Of a selective model the network inside is
-kept, and its confidence in the head of the folder. Each network lies in a file of its own, and what serves in several
-places, such as a denoiser before a router and its experts, is kept and read once. An ONNX, .pt2 or TorchScript file is
-kept as it came; of a network that code makes the head holds the reference `package.module:function`, and no file.
+kept, and its confidence in the head of the folder. What serves in several places is kept and read once. An ONNX, .pt2
+or TorchScript file is kept as it came; of a network that code makes the head holds the reference, and no file.
 """
 
 import hashlib

@@ -1,7 +1,6 @@
 """The systems that come with sigmax: `sx.load("zoo:digits-cascade")`, and every verb that takes a system.
 
-Each is a folder like any other (`system.toml`, safetensors) with a model card, README.md. Weights are stored as
-bfloat16 and are the weights that were certified.
+Each is a folder like any other with a model card, README.md, and weights stored as bfloat16.
 """
 
 from importlib.resources import files

@@ -60,6 +60,20 @@ def test_a_dual_in_l1_from_labels_to_a_report(nets, sigmax, tmp_path):
     assert "implied by the radii above, 64 numbers" in shown
 
 
+def test_schemes_of_different_norms_are_not_compared(nets, sigmax, tmp_path):
+    split, config = tmp_path / "split", tmp_path / "compare.toml"
+    sigmax("build", "splitting", nets / "splitting.safetensors", "--grid", 240, "--out", split)
+    l2 = f'[schemes.l2]\nkind = "smoothed"\nnetwork = "{nets / "gaussian.safetensors"}"\nsigma = 0.5\n'
+    l1 = f'[schemes.l1]\nkind = "system"\nfolder = "{split}"\n'
+    config.write_text(f'out = "out"\n[data]\nsource = "digits"\nmax = 2\n[certify]\nn = 100\n{l2}{l1}')
+    done = sigmax("compare", config)
+    assert done.returncode == 2
+    assert "all schemes of a comparison must certify in the same norm; they have l2: l2, l1: l1" in " ".join(
+        done.stderr.split()
+    )
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_trained_noise_is_found_again(nets, sigmax, tmp_path):
     built = sigmax("build", "smoothed", nets / "uniform.safetensors", "--out", tmp_path / "a")
     assert "Smoothed(uniform 0.5, 10 classes)" in built.stdout, built.stderr

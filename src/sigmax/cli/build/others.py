@@ -40,6 +40,7 @@ def semi_elastic(
     model, description = base_network(network, denoiser)
     training = sources.load(data, split, size=image_size)
     points = training.pixels(sources.select(len(training), maximum=maximum))
+    points.setflags(write=False)  # so that the field takes them as they are, rather than a copy
     field = NearestNeighbourSigma(points, base=base, rate=rate, k=neighbours, offset=offset)
     scheme = SemiElastic(model, field=field, classes=description.classes, grid=grid)
     check_fits(scheme, training)

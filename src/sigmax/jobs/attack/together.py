@@ -31,7 +31,8 @@ def searched(
     `searches`: each with the inputs of other classes that it starts from. All that want gradient steps climb first, so
     that predictions come together too.
     """
-    waiting, answers = iter(searches), _Answers(scheme, options)
+    waiting, device = iter(searches), next(iter(scheme.voters.values())).device
+    generator = torch.Generator(device).manual_seed(options.seed)
     running = list[tuple[Search, Searching, Asked]]()
     while True:
         fresh = islice(waiting, count - len(running))
@@ -43,7 +44,7 @@ def searched(
         served = climbing or running
         rest = [one for one in running if isinstance(one[2], Points)] if climbing else []
         since = time.perf_counter()
-        replies = answers.to([asked for _, _, asked in served])
+        replies = _answers(scheme, options, generator, [asked for _, _, asked in served])
         spent = (time.perf_counter() - since) / len(served)
         running = rest
         for (search, steps, _), reply in zip(served, replies, strict=True):
@@ -54,23 +55,16 @@ def searched(
                 yield search, end.value
 
 
-class _Answers:
-    def __init__(self, scheme: Scheme, options: Attack) -> None:
-        device = next(iter(scheme.voters.values())).device
-        self.scheme, self.options = scheme, options
-        self.generator = torch.Generator(device).manual_seed(options.seed)
-
-    def to(self, asked: list[Asked]) -> "list[Tensor] | list[None] | list[list[int | None]]":
-        """The answers to requests of one kind."""
-        climbs = [one for one in asked if isinstance(one, Climb)]
-        points = [one.points for one in asked if isinstance(one, Points)]
-        options = self.options
-        if climbs:
-            how = {"steps": options.steps, "samples": options.samples}
-            try:
-                return climbed(self.scheme, climbs, **how, generator=self.generator)
-            except NoGradientError:
-                return [None] * len(climbs)
-        found = [p.predicted for p in self.scheme.predict(torch.cat(points), n=options.n, alpha=options.alpha)]
-        answers = iter(found)
-        return [list(islice(answers, len(some))) for some in points]
+def _answers(
+    scheme: Scheme, options: Attack, generator: torch.Generator, asked: list[Asked]
+) -> "list[Tensor] | list[None] | list[list[int | None]]":
+    """The answers to requests of one kind."""
+    climbs = [one for one in asked if isinstance(one, Climb)]
+    points = [one.points for one in asked if isinstance(one, Points)]
+    if climbs:
+        try:
+            return climbed(scheme, climbs, steps=options.steps, samples=options.samples, generator=generator)
+        except NoGradientError:
+            return [None] * len(climbs)
+    found = (p.predicted for p in scheme.predict(torch.cat(points), n=options.n, alpha=options.alpha))
+    return [list(islice(found, len(some))) for some in points]

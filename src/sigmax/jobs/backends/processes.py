@@ -14,6 +14,7 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
 from sigmax.errors import RequestError, RunError
 from sigmax.jobs.backends.pull import Done, Event, Failed, Lost, Pool, Ready, Results
@@ -57,10 +58,10 @@ class Processes(Pool):
 
     def events(self, seconds: float) -> list[Event]:
         """What the pipes hold; a worker that ended is replaced."""
-        by_object = {id(worker.connection): number for number, worker in enumerate(self._workers)}
-        by_object |= {worker.process.sentinel: number for number, worker in enumerate(self._workers)}
-        objects = [part for w in self._workers for part in (w.connection, w.process.sentinel)]
-        numbers = {by_object[part if isinstance(part, int) else id(part)] for part in wait(objects, seconds)}
+        owners: dict[Any, int] = {}
+        for number, worker in enumerate(self._workers):
+            owners |= {worker.connection: number, worker.process.sentinel: number}
+        numbers = {owners[part] for part in wait(owners, seconds)}
         return [event for number in sorted(numbers) for event in self._events(number)]
 
     def close(self) -> None:

@@ -1,8 +1,7 @@
 """The driver: workers pull groups of inputs, one at a time, and everything they send is taken here and only here.
 
-A group that fails, or whose worker is lost, is tried `ATTEMPTS` times; then each of its missing inputs is tried by
-itself as often. An input that still fails is left out with its error, and the rest goes on. At most one group for each
-worker is in memory.
+A group that fails, or whose worker is lost, is tried `ATTEMPTS` times, then each of its missing inputs by itself as
+often. An input that still fails is left out. At most one group for each worker is in memory.
 """
 
 import time

@@ -6,7 +6,7 @@ random order that the seed fixes, of as many inputs as were asked for; a larger 
 """
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from sigmax.errors import RequestError
 from sigmax.files import written_whole
-from sigmax.noise.addressed import check_uint64
 from sigmax.numbers import is_number
 from sigmax.records.run import Run, read
 from sigmax.request import differing, refuse_other
@@ -28,14 +27,13 @@ GROWS = {"fraction", "data.labelled"}  # what more inputs of the same request di
 Head = Mapping[str, Any]
 
 
-def shuffled(count: int, sample_seed: int) -> NDArray[np.int64]:
+def shuffled(count: int, seed: int | Sequence[int]) -> NDArray[np.int64]:
     """The numbers below `count` in an order that the seed fixes; the same on every machine.
 
     Every input has a random uint64 of its own and is placed by it. They are a bit generator's raw output, which
     numpy never changes.
     """
-    order = np.random.SFC64(check_uint64("sample_seed", sample_seed)).random_raw(count)
-    return np.argsort(order, kind="stable").astype(np.int64)
+    return np.argsort(np.random.SFC64(seed).random_raw(count), kind="stable").astype(np.int64)
 
 
 def size_of(count: int, fraction: float) -> int:

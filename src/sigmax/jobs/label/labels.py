@@ -2,8 +2,7 @@
 
 # R_i: the radius that expert i certifies for an input's true class; 0 where it certifies another class, or none
 
-Source: the training of the router in Dual randomized smoothing: n = 100 samples an input and expert, inputs that no
-expert certifies are dropped.
+Source: the training of the router in Dual randomized smoothing.
 """
 
 import hashlib
@@ -171,7 +170,7 @@ def make_labels(
     folder, question = Path(folder), asked_of(sampling, targets, tolerance)
     experts = _checked(experts, dataset, n0=n0, n=n, alpha=alpha, sampling=question)
     count = size_of(len(dataset), fraction)
-    mixed = dataset.take(shuffled(len(dataset), sample_seed))
+    mixed = dataset.take(shuffled(len(dataset), check_uint64("sample_seed", sample_seed)))
     asked: dict[str, Any] = {
         "fraction": float(fraction),
         "sample_seed": int(sample_seed),
@@ -270,7 +269,7 @@ def _assemble(folder: Path, head: Head, runs: Mapping[str, Run | None]) -> Label
         radii[record.index, i] = record.certificate.radius if record.correct else 0.0
         assert record.label is not None  # data without labels was refused
         labels[record.index] = record.label
-    places = shuffled(head["data"]["inputs"], head["sample_seed"])[:count]
+    places = shuffled(head["data"]["inputs"], check_uint64("sample_seed", head["sample_seed"]))[:count]
     rising = np.argsort(places)
     levels = (level_in(run.plan.rule) for run in finished)
     return Labels(

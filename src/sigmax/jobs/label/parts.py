@@ -12,21 +12,17 @@ import numpy as np
 
 from sigmax.data import Dataset
 from sigmax.errors import RequestError
+from sigmax.jobs.label.folder import shuffled
 from sigmax.jobs.label.labels import Ints, Labels
 
 FOLDS = 5  # with the seed: which inputs are in which fold
-
-
-def in_random_order(count: int, seed: int) -> Ints:
-    """0 to count - 1 in an order that the seed fixes, the same on every machine."""
-    return np.argsort(np.random.SFC64([seed, FOLDS]).random_raw(count), kind="stable").astype(np.int64)
 
 
 def folds_of(count: int, folds: int, seed: int) -> list[Ints]:
     """Rising indices of each fold; folds differ by one input at most."""
     if not 2 <= folds <= count:
         raise RequestError(f"{count} inputs can be divided into 2 to {count} folds; got {folds}")
-    order = in_random_order(count, seed)
+    order = shuffled(count, [seed, FOLDS])
     return [np.sort(order[fold::folds]) for fold in range(folds)]
 
 
@@ -38,7 +34,7 @@ def set_aside(count: int, share: float, seed: int) -> tuple[Ints, Ints]:
             f"a share of {share:g} of {count} inputs sets {aside} aside and leaves {count - aside}, and both need "
             "some; choose another share"
         )
-    order = in_random_order(count, seed)
+    order = shuffled(count, [seed, FOLDS])
     return np.sort(order[:aside]), np.sort(order[aside:])
 
 

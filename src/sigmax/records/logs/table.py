@@ -1,7 +1,7 @@
 """The table in a published log: tab separated, found by column names, rows as typed values.
 
-Such logs are Python prints, so they come with padded names, blank lines, a second header where a job was started
-again, a summary after the table and a last row cut short. All that is read; a row nobody can read is an error.
+Padded names, blank lines, a second header where a job was started again, a summary after the table and a last row cut
+short are read; a row nobody can read is an error.
 """
 
 import math

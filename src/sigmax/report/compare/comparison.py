@@ -1,19 +1,22 @@
 """Runs side by side, one row each: numbers of any runs, or schemes with their costs and assumptions."""
 
 import math
+from array import array
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
+from sigmax.records.lines import Record
 from sigmax.records.plan import Plan
 from sigmax.records.rounding import exact
-from sigmax.records.run import Run, each_record
+from sigmax.records.run import Run, each_record, sigma_of
 from sigmax.report.compare.diagnosis import ReferenceLine, RoutingAnalysis, routing_analysis
 from sigmax.report.metrics.accuracy import Floats, easiest_share, grid, grid_of, mean_of, reached
 from sigmax.report.metrics.adaptive import furthest_asked, is_adaptive
-from sigmax.report.metrics.figures import Figures, figures_of
-from sigmax.report.runs import Source, named, stem
+from sigmax.report.runs import Source, named, refuse_other_norms, stem
 from sigmax.report.schemes import assumed_by, other_noises
 
 SIGMAS_SHOWN = 4
@@ -39,6 +42,38 @@ def compare(runs: Source | Iterable[Source], radii: Sequence[float] | Floats | N
     """
     by_name = named(runs)
     return table(by_name, routing_analysis(by_name), grid(by_name.values(), radii))
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Sums over a run. `radii`: those that count, rising; `sigmas`: the noise levels that answered."""
+
+    plan: Plan
+    inputs: int
+    abstained: int
+    samples: int
+    seconds: float
+    radii: Floats
+    sigmas: frozenset[float]
+
+
+def figures_of(plan: Plan, records: Iterable[Record]) -> Figures:
+    """One pass over the records."""
+    inputs = abstained = samples = 0
+    seconds = 0.0
+    radii, sigmas = array("d"), set[float]()
+    for record in records:
+        certificate = record.certificate
+        inputs += 1
+        abstained += certificate.predicted is None
+        samples += certificate.samples
+        seconds += record.seconds
+        if record.counts:
+            radii.append(certificate.radius)
+        sigma = sigma_of(plan, certificate)
+        if not math.isnan(sigma):
+            sigmas.add(sigma)
+    return Figures(plan, inputs, abstained, samples, seconds, np.sort(np.array(radii)), frozenset(sigmas))
 
 
 def table(runs: Mapping[str, Run], found: RoutingAnalysis, radii: Floats) -> pd.DataFrame:
@@ -141,6 +176,7 @@ def scheme_table(
 ) -> pd.DataFrame:
     """One row a run: what its certificates assume beyond the samples, accuracies as in `compare`, ACR, and costs."""
     by_name = dict(runs) if isinstance(runs, Mapping) else named(runs)
+    refuse_other_norms(list(by_name.values()))
     asked = grid(by_name.values(), radii)
     figures = {name: figures_of(run.plan, run.records) for name, run in by_name.items()}
     return pd.DataFrame([{"scheme": name, **_scheme_row(of, asked)} for name, of in figures.items()])

@@ -7,6 +7,7 @@ import pandas as pd
 
 from sigmax.data import Dataset
 from sigmax.records.run import Run
+from sigmax.report import tables
 from sigmax.report.compare.diagnosis import RoutingAnalysis
 from sigmax.report.html.figures import figures
 from sigmax.report.html.inputs import inputs
@@ -18,16 +19,6 @@ from sigmax.report.plots.style import COLOURS
 from sigmax.report.runs import why_not
 from sigmax.report.standings import MEANING as MEANING_OF_STANDINGS
 from sigmax.report.standings import standings
-from sigmax.report.tables import (
-    MEANING,
-    MEANING_WITH_EXPERTS,
-    caption,
-    measured,
-    outcomes,
-    overview,
-    routing_table,
-    without_shared,
-)
 from sigmax.rules.certificate import Outcome
 from sigmax.version import __version__
 
@@ -51,15 +42,15 @@ def document(
     rows = [packed(inputs(name, run, found)) for name, run in runs.items()]
     pictures = None if images is None else _pictures(images, [runs[name] for name in with_images], rows)
     common = packed(_common(runs, found, with_images, pictures))
-    numbers, shared = without_shared(overview(frame))
+    numbers, shared = tables.without_shared(tables.overview(frame))
     return template("page.html").render(
-        measured=measured(frame),
+        measured=tables.measured(frame),
         policy=_policy(digest(script), library.digest),
         title=", ".join(runs),
         style=asset("page.css"),
         overview=numbers,
-        caption=[*filter(None, [shared]), *caption(frame)],
-        outcomes=outcomes(runs),
+        caption=[*filter(None, [shared]), *tables.caption(frame)],
+        outcomes=tables.outcomes(runs),
         labelled=all(run.labelled for run in runs.values()),
         standings=standings(runs.values()),
         meaning_of_standings=[MEANING_OF_STANDINGS],
@@ -75,8 +66,8 @@ def document(
 
 def _routing(runs: Mapping[str, Run], found: RoutingAnalysis) -> dict[str, Any] | None:
     """What the routers did; None where there is no router."""
-    meaning = [MEANING, *([MEANING_WITH_EXPERTS] if found.diagnoses else [])]
-    return {"table": routing_table(runs, found), "meaning": meaning} if found.routings else None
+    meaning = [tables.MEANING, *([tables.MEANING_WITH_EXPERTS] if found.diagnoses else [])]
+    return {"table": tables.routing_table(runs, found), "meaning": meaning} if found.routings else None
 
 
 def _pictures(images: Dataset, runs: Sequence[Run], rows: Sequence[str]) -> Thumbnails:
@@ -103,7 +94,7 @@ def _common(
                 "inputs": len(run.records),
                 "classes": list(run.plan.data.get("classes") or ()),
                 "labelled": run.labelled,
-                "comparable": _comparable(run, runs),
+                "comparable": [j for j, o in enumerate(runs.values()) if o is not run and why_not([run, o]) is None],
                 "images": name in with_images,
             }
             for name, run in runs.items()
@@ -114,11 +105,6 @@ def _common(
         "outcomes": {outcome.name.lower(): outcome.advice for outcome in Outcome},
         "pictures": None if pictures is None else pictures.described(),
     }
-
-
-def _comparable(run: Run, runs: Mapping[str, Run]) -> list[int]:
-    """The numbers of the other runs that speak of the same inputs."""
-    return [j for j, other in enumerate(runs.values()) if other is not run and why_not([run, other]) is None]
 
 
 def _policy(*digests: str) -> str:

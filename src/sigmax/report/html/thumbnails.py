@@ -1,7 +1,6 @@
-"""Small pictures of the inputs: many on one sheet, sheets of WebP, never more letters than a page has room for.
+"""Small pictures of the inputs, for looking at: sheets of WebP, never more letters than a page has room for.
 
-They are for looking at. Large images are shrunk, and where the sheets would be too large they are stored with loss;
-the certificates speak of the data set's own pixels.
+Large images are shrunk, and where the sheets would be too large they are stored with loss.
 """
 
 from base64 import b64encode

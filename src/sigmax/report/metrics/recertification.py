@@ -23,7 +23,7 @@ from sigmax.records.lines import Record
 from sigmax.records.run import Run
 from sigmax.report.metrics.accuracy import Floats, checked_radii
 from sigmax.report.metrics.adaptive import is_adaptive
-from sigmax.report.metrics.distribution import UNKNOWN, estimation, true_class_votes, vote_shares
+from sigmax.report.metrics.distribution import UNKNOWN, true_class_votes, vote_shares
 from sigmax.report.metrics.radii import true_radii
 from sigmax.report.runs import Source, labelled, load, sigma_by_record
 from sigmax.rules.certificate import Role, Stage, rounded_down
@@ -48,20 +48,15 @@ class Recertified:
     inputs: int
     radii: Floats
     weight: Floats
-    how: str
     unknown: int = 0
 
     def accuracy(self, radii: float | Sequence[float] | Floats) -> "pd.Series[float]":
         """The expected share of inputs with R >= r, for each r; see `certified_accuracy`."""
         asked = checked_radii(radii)
         place = np.searchsorted(self.radii, asked)
-        share = np.append(self._from_the_top, 0.0)[place] / self.inputs
+        reached = np.cumsum(self.weight[::-1])[::-1]  # from the top, where the terms are small
+        share = np.append(reached, 0.0)[place] / self.inputs
         return pd.Series(share, index=pd.Index(asked, name="radius"), name="expected certified accuracy")
-
-    def steps(self) -> tuple[Floats, Floats]:
-        """The radii at which the expected accuracy falls, from 0 on, and the accuracy up to each of them."""
-        radii = np.unique(np.append(0.0, self.radii))
-        return radii, np.asarray(self.accuracy(radii), dtype=np.float64)
 
     def _repr_html_(self) -> str:
         from sigmax.records.notebook import spread
@@ -79,11 +74,6 @@ class Recertified:
     def acr(self) -> float:
         """The expected average certified radius; see `average_radius` for why not to rank by it."""
         return float(np.sum(self.radii * self.weight)) / self.inputs
-
-    @property
-    def _from_the_top(self) -> Floats:
-        """How many inputs reach each radius; summed from the top, where the terms are small."""
-        return np.cumsum(self.weight[::-1])[::-1]
 
 
 def collected(radii: Floats, weight: Floats) -> tuple[Floats, Floats]:
@@ -110,15 +100,15 @@ def recertify(run: Source, n: int | None = None, alpha: float | None = None) -> 
     rule = _rule(run, n, alpha)
     if n == run.plan.n:
         radii = true_radii(run, alpha=alpha)
-        return Recertified(n, alpha, len(radii), *collected(radii, np.ones(len(radii))), "replayed")
+        return Recertified(n, alpha, len(radii), *collected(radii, np.ones(len(radii))))
     if not _is_constant_noise(rule) or rule.bound != "one-sided":
         raise RequestError(
             f"the expectation with fewer samples is exact for constant noise ({' or '.join(NOISES)}) and the one-sided "
             f"bound; {run.path.name} is of another rule. Use resample(run, n={n}, alpha={alpha:g}), or "
             f"n={run.plan.n} as recorded"
         )
-    picked = [(record, _picked(rule, record)) for record in run.records]
-    k = np.array([_votes_for(record, top) for record, top in picked if top == record.label], np.int64)
+    right = np.array([_picked(rule, record) == record.label for record in run.records])
+    k = true_class_votes(run).k[right]
     return _expected(run, k, np.full(len(k), rule.sigma), n, alpha)
 
 
@@ -134,14 +124,14 @@ def plug_in(run: Source, n: int | None = None, alpha: float | None = None) -> Re
     k = np.floor(shares[known] * n + 1e-9).astype(np.int64)
     radii = np.asarray(radius_of(k, sigma=noise[known], n=n, alpha=alpha, noise=_distribution(run)))
     spread = collected(radii, np.ones(len(radii)))
-    return Recertified(n, alpha, len(run.records), *spread, "plug-in", int(np.sum(~known)))
+    return Recertified(n, alpha, len(run.records), *spread, int(np.sum(~known)))
 
 
 def resample(run: Source, n: int, alpha: float | None = None, *, seed: int = 0, times: int = 1) -> Recertified:
-    """The same for any scheme, by doing it: n of each stage's samples are taken at random, and the rule applied.
+    """The same for any scheme, by doing it: the mean of `times` trials with n of each stage's samples, at random.
 
-    The mean of `times` such trials. With fewer samples a router may reach experts that the run did not ask: they
-    count as undecided, so the accuracy may be too small. Selection samples stay as they are.
+    With fewer samples a router may reach experts that the run did not ask: they count as undecided, so the accuracy may
+    be too small. Selection samples stay as they are.
     """
     run, n, alpha = _request(run, n, alpha)
     if run.plan.imported:
@@ -154,7 +144,7 @@ def resample(run: Source, n: int, alpha: float | None = None, *, seed: int = 0, 
     generator = np.random.default_rng(seed)
     trials = [_trial(run, n, alpha, generator) for _ in range(times)]
     weight = np.full(times * len(run.records), 1 / times)
-    return Recertified(n, alpha, len(run.records), *collected(np.concatenate(trials), weight), f"mean of {times}")
+    return Recertified(n, alpha, len(run.records), *collected(np.concatenate(trials), weight))
 
 
 def _request(run: Source, n: int | None, alpha: float | None, *, fewer: bool = True) -> tuple[Run, int, float]:
@@ -236,13 +226,6 @@ def _picked(rule: SmoothedRule, record: Record) -> int:
     raise RequestError(f"input {record.index} has no selection votes; run `sigmax verify` on the file")
 
 
-def _votes_for(record: Record, label: int) -> int:
-    stage = estimation(record)
-    if stage is None:
-        raise RequestError(f"input {record.index} has no estimation votes; run `sigmax verify` on the file")
-    return stage.counts[label]
-
-
 def _expected(run: Run, k: NDArray[np.int64], noise: Floats, n: int, alpha: float, *, unknown: int = 0) -> Recertified:
     """All inputs' hypergeometric distributions added up, noise by noise."""
     radii, weight = [np.empty(0)], [np.empty(0)]
@@ -253,7 +236,7 @@ def _expected(run: Run, k: NDArray[np.int64], noise: Floats, n: int, alpha: floa
         weight.append(_chances(run.plan.n, k[noise == sigma], n, votes))
         radii.append(np.asarray(radius_of(votes, **how)))
     spread = collected(np.concatenate(radii), np.concatenate(weight))
-    return Recertified(n, alpha, len(run.records), *spread, "exact expectation", unknown)
+    return Recertified(n, alpha, len(run.records), *spread, unknown)
 
 
 def _chances(sampled: int, k: NDArray[np.int64], n: int, votes: NDArray[np.int64]) -> Floats:

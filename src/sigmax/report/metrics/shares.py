@@ -18,10 +18,8 @@ from sigmax.report.runs import Source, labelled, load
 def outcome_shares(run: Source, *, radius: float = 0.0) -> pd.DataFrame:
     """Every input in one of four rows: `certified`, `too small`, `misclassified`, `abstained`.
 
-    Certified: the true class, with R >= `radius`; too small: the true class with less;
-    misclassified: a wrong class was certified, with whatever radius. Columns: `inputs`, `share` and its
-    95% Clopper-Pearson interval, `low` and `high`. Of a run without labels any class counts as the true one,
-    and the row `misclassified` is left out.
+    Certified: the true class, with R >= `radius`; too small: the true class with less. Columns: `inputs`, `share` and
+    its 95% Clopper-Pearson interval, `low` and `high`. Of a run without labels any class counts as the true one.
     """
     run, asked = load(run), checked_radii(radius)
     right = sum(record.counts for record in run.records)
@@ -42,9 +40,8 @@ def outcome_shares(run: Source, *, radius: float = 0.0) -> pd.DataFrame:
 def answers_by_sigma(run: Source) -> pd.DataFrame:
     """Which noise level answered how many inputs, and how well: one row for each sigma, rising.
 
-    Columns: `inputs`; of these `right` (the true class certified), `misclassified` and `abstained`; and
-    `mean_radius` of those that are right. Without labels `right` and `misclassified` are missing (NaN), and the mean is
-    over all that are answered. Inputs for which nothing was asked have the sigma NaN.
+    Columns: `inputs`; of these `right` (the true class certified), `misclassified` and `abstained`; and the
+    `mean_radius` of those that are right, without labels of all that are answered.
     """
     run = load(run)
     sigmas = [record.certificate.sigma for record in run.records]
@@ -81,10 +78,7 @@ def reasons(run: Source) -> "pd.Series[int]":
 
 
 def class_accuracy(run: Source, radii: float | Sequence[float] | Floats = 0.0) -> pd.DataFrame:
-    """A_c(r) of every class the run has inputs of: `label`, `radius`, `inputs`, `accuracy`, `low`, `high`.
-
-    The interval is Clopper-Pearson's at 95%, of each class and radius by itself.
-    """
+    """A_c(r) of every class: `label`, `radius`, `inputs`, `accuracy`, and its 95% interval `low`, `high`."""
     run, asked = load(run), checked_radii(radii)
     parts = []
     for label, own in by_class(run).items():
@@ -98,9 +92,8 @@ def class_accuracy(run: Source, radii: float | Sequence[float] | Floats = 0.0) -
 def class_spread(run: Source, radii: float | Sequence[float] | Floats = 0.0) -> pd.DataFrame:
     """How unlike the classes are at each radius: the worst and the best of them, and what lies between.
 
-    Columns: `radius`, `worst` and `best` (accuracies), `worst_label` and `best_label`, `spread` (best - worst) and
-    `deviation` (the standard deviation over classes). With few inputs a class the extremes are partly chance:
-    `class_accuracy` has the intervals.
+    `spread` is best - worst, `deviation` the standard deviation over classes. With few inputs a class the extremes are
+    partly chance: `class_accuracy` has the intervals.
     """
     asked = checked_radii(radii)
     frame = class_accuracy(run, asked)

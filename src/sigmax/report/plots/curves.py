@@ -15,22 +15,7 @@ from sigmax.report.metrics.accuracy import LEVEL, certified_curve, measure
 from sigmax.report.metrics.adaptive import furthest_asked
 from sigmax.report.metrics.distribution import ecdf
 from sigmax.report.metrics.shares import by_class
-from sigmax.report.plots.style import (
-    ACCURACY,
-    CERTIFIED,
-    DASHES,
-    FEW,
-    GREYS,
-    SHADE,
-    draw_band,
-    draw_steps,
-    dress,
-    given_or_new,
-    label,
-    quiet_legend,
-    radius_label,
-    styles,
-)
+from sigmax.report.plots import style
 from sigmax.report.runs import Source, load, named
 from sigmax.rules.registry import entry
 
@@ -50,22 +35,23 @@ def draw(runs: Source | Iterable[Source], ax: "Axes | None" = None) -> "Axes":
     runs of all its experts, dashed grey lines show its oracle and envelope; see `diagnose`.
     """
     by_name = named(runs)
-    return draw_all(by_name, routing_analysis(by_name), given_or_new(ax))
+    return draw_all(by_name, routing_analysis(by_name), style.given_or_new(ax))
 
 
 def draw_all(runs: Mapping[str, Run], found: RoutingAnalysis, ax: "Axes") -> "Axes":
     """The runs' curves, and the lines to hold them against; where only some radii were asked about, up to the last."""
-    shade = SHADE * min(1.0, FEW / max(1, len(runs)))
-    for (name, run), (dash, colour) in zip(runs.items(), styles(), strict=False):
+    shade = style.SHADE * min(1.0, style.FEW / max(1, len(runs)))
+    for (name, run), (dash, colour) in zip(runs.items(), style.styles(), strict=False):
         curve = certified_curve(run)
         falls = math.isinf(furthest_asked(run))
-        draw_steps(ax, curve["radius"], curve[measure(run)], name, falls=falls, color=colour, linestyle=dash)
-        draw_band(ax, curve["radius"], curve["low"], curve["high"], colour, shade=shade)
-    for line, grey, dash in zip(found.lines, cycle(GREYS), cycle(DASHES[1:]), strict=False):
+        style.draw_steps(ax, curve["radius"], curve[measure(run)], name, falls=falls, color=colour, linestyle=dash)
+        style.draw_band(ax, curve["radius"], curve["low"], curve["high"], colour, shade=shade)
+    for line, grey, dash in zip(found.lines, cycle(style.GREYS), cycle(style.DASHES[1:]), strict=False):
         look: dict[str, Any] = {"color": grey, "linestyle": dash, "linewidth": 1.3, "zorder": 4}
-        draw_steps(ax, *line.steps(), line.name, falls=math.isinf(line.end), **look)
-    dress(ax, radius_label(runs.values()), ACCURACY if all(run.labelled for run in runs.values()) else CERTIFIED)
-    quiet_legend(ax, f"band: {100 * LEVEL:g}% interval over inputs")
+        style.draw_steps(ax, *line.steps(), line.name, falls=math.isinf(line.end), **look)
+    share = style.ACCURACY if all(run.labelled for run in runs.values()) else style.CERTIFIED
+    style.dress(ax, style.radius_label(runs.values()), share)
+    style.quiet_legend(ax, f"band: {100 * LEVEL:g}% interval over inputs")
     return ax
 
 
@@ -75,26 +61,26 @@ def draw_ecdf(runs: Source | Iterable[Source], ax: "Axes | None" = None, *, star
     One half is where certificates begin. The band is the 95% Clopper-Pearson interval over inputs, at each
     p by itself.
     """
-    ax = given_or_new(ax)
-    for (name, run), (dash, colour) in zip(named(runs).items(), styles(), strict=False):
+    ax = style.given_or_new(ax)
+    for (name, run), (dash, colour) in zip(named(runs).items(), style.styles(), strict=False):
         frame = _from(run, start)
-        draw_steps(ax, frame["p"], frame["share"], name, color=colour, linestyle=dash)
-        draw_band(ax, frame["p"], frame["low"], frame["high"], colour)
-    dress(ax, SHARE, AT_LEAST, start, 1.0)
-    quiet_legend(ax, f"band: {100 * LEVEL:g}% over inputs")
+        style.draw_steps(ax, frame["p"], frame["share"], name, color=colour, linestyle=dash)
+        style.draw_band(ax, frame["p"], frame["low"], frame["high"], colour)
+    style.dress(ax, SHARE, AT_LEAST, start, 1.0)
+    style.quiet_legend(ax, f"band: {100 * LEVEL:g}% over inputs")
     return ax
 
 
 def draw_ecdf_by_class(run: Source, ax: "Axes | None" = None) -> "Axes":
     """The same for each true class of one run, named as the data name it; bands would hide each other."""
-    run, ax = load(run), given_or_new(ax)
+    run, ax = load(run), style.given_or_new(ax)
     names = list(run.plan.data.get("classes") or ())
-    for (of, own), (dash, colour) in zip(by_class(run).items(), styles(), strict=False):
+    for (of, own), (dash, colour) in zip(by_class(run).items(), style.styles(), strict=False):
         name = str(names[of]) if of < len(names) else f"class {of}"
         frame = _from(own, HALF)
-        draw_steps(ax, frame["p"], frame["share"], name, color=colour, linestyle=dash, linewidth=1.3)
-    dress(ax, SHARE, AT_LEAST, HALF, 1.0)
-    quiet_legend(ax, "true class")
+        style.draw_steps(ax, frame["p"], frame["share"], name, color=colour, linestyle=dash, linewidth=1.3)
+    style.dress(ax, SHARE, AT_LEAST, HALF, 1.0)
+    style.quiet_legend(ax, "true class")
     return ax
 
 
@@ -115,12 +101,12 @@ def draw_samples(runs: Source | Iterable[Source], ax: "Axes | None" = None) -> "
         if run.plan.imported or not entry(run.plan.method).votes:
             raise RequestError(f"{name} holds no votes (its scheme: {run.plan.method}); leave it out")
     samples = {name: np.array([record.certificate.samples for record in run.records]) for name, run in by_name.items()}
-    ax = given_or_new(ax)
+    ax = style.given_or_new(ax)
     edges = np.linspace(0, 1.02 * max(int(of.max()) for of in samples.values()), BINS + 1)
-    for (name, of), (dash, colour) in zip(samples.items(), styles(), strict=False):
+    for (name, of), (dash, colour) in zip(samples.items(), style.styles(), strict=False):
         share, text = 100 * np.histogram(of, edges)[0] / len(of), f"{name}: {of.mean():,.0f}"
-        ax.stairs(share, edges, color=colour, linestyle=dash, linewidth=1.6, label=label(text))
-    dress(ax, "votes cast for an input", "inputs (%)")
+        ax.stairs(share, edges, color=colour, linestyle=dash, linewidth=1.6, label=style.label(text))
+    style.dress(ax, "votes cast for an input", "inputs (%)")
     ax.ticklabel_format(axis="x", style="sci", scilimits=(-3, 4), useMathText=True)
-    quiet_legend(ax, "votes on average")
+    style.quiet_legend(ax, "votes on average")
     return ax

@@ -9,20 +9,7 @@ from sigmax.errors import RequestError
 from sigmax.report.compare.best import best_sigma, envelope_of, on_the_same_inputs, oracle_of, radii_by_sigma
 from sigmax.report.metrics.accuracy import LEVEL, interval
 from sigmax.report.metrics.radii import true_radii
-from sigmax.report.plots.style import (
-    ACCURACY,
-    COLOURS,
-    DASHES,
-    GREYS,
-    draw_steps,
-    dress,
-    given_or_new,
-    norm_symbol,
-    plain,
-    quiet_legend,
-    radius_label,
-    styles,
-)
+from sigmax.report.plots import style
 from sigmax.report.runs import Source, load
 
 if TYPE_CHECKING:
@@ -46,14 +33,14 @@ def draw_radius_by_sigma(runs: Iterable[Source], inputs: Sequence[int], ax: "Axe
             f"expected 1 to {MANY} indices of inputs that every run holds; "
             + (f"{missing} are not among them" if missing else f"got {len(inputs)}")
         )
-    ax = given_or_new(ax)
-    for place, (index, (dash, colour)) in enumerate(zip(inputs, styles(), strict=False)):
+    ax = style.given_or_new(ax)
+    for place, (index, (dash, colour)) in enumerate(zip(inputs, style.styles(), strict=False)):
         look = {"color": colour, "linestyle": dash, "marker": MARKERS[place % len(MARKERS)], "markersize": 4}
         ax.plot(frame.columns, frame.loc[index], label=f"input {index}", linewidth=1.5, clip_on=False, **look)
     ax.set_xlim(left=0)
     ax.set_ylim(bottom=0)
-    plain(ax, SIGMA, f"certified {norm_symbol(loaded)} radius")
-    quiet_legend(ax, "0: not certified for the true class")
+    style.plain(ax, SIGMA, f"certified {style.norm_symbol(loaded)} radius")
+    style.quiet_legend(ax, "0: not certified for the true class")
     return ax
 
 
@@ -68,13 +55,13 @@ def draw_best_sigma(runs: Iterable[Source], ax: "Axes | None" = None) -> "Axes":
     k = np.array([*((best == sigma).sum() for sigma in sigmas), best.isna().sum()])
     low, high = interval(k, len(best))
     share = k / len(best)
-    ax = given_or_new(ax)
-    colours = [COLOURS[0]] * len(sigmas) + [GREYS[1]]
+    ax = style.given_or_new(ax)
+    colours = [style.COLOURS[0]] * len(sigmas) + [style.GREYS[1]]
     whiskers = 100 * np.maximum(0.0, [share - low, high - share])
     names = [*(f"{sigma:g}" for sigma in sigmas), "none"]
     ax.bar(names, 100 * share, yerr=whiskers, color=colours, capsize=3, width=0.7)
     ax.set_ylim(0, 100)
-    plain(ax, rf"{SIGMA} with the largest radius (whiskers: {100 * LEVEL:g}%)", "inputs (%)")
+    style.plain(ax, rf"{SIGMA} with the largest radius (whiskers: {100 * LEVEL:g}%)", "inputs (%)")
     return ax
 
 
@@ -85,13 +72,13 @@ def draw_envelope(runs: Iterable[Source], ax: "Axes | None" = None) -> "Axes":
     each input by its true class would. Neither is a certificate. On the inputs that all runs hold.
     """
     shared = on_the_same_inputs(runs)
-    ax = given_or_new(ax)
-    for (name, run), (dash, colour) in zip(shared.items(), styles(), strict=False):
-        draw_steps(ax, *envelope_of([run]).steps(), name, color=colour, linestyle=dash)
+    ax = style.given_or_new(ax)
+    for (name, run), (dash, colour) in zip(shared.items(), style.styles(), strict=False):
+        style.draw_steps(ax, *envelope_of([run]).steps(), name, color=colour, linestyle=dash)
     best = np.max([true_radii(run) for run in shared.values()], axis=0)
     lines = {"envelope": envelope_of(list(shared.values())), "oracle": oracle_of(best)}
-    for (name, curve), grey, dash in zip(lines.items(), ("black", GREYS[0]), DASHES[1:], strict=False):
-        draw_steps(ax, *curve.steps(), name, color=grey, linestyle=dash, linewidth=1.3, zorder=4)
-    dress(ax, radius_label(shared.values()), ACCURACY)
-    quiet_legend(ax, "envelope, oracle: no certificates")
+    for (name, curve), grey, dash in zip(lines.items(), ("black", style.GREYS[0]), style.DASHES[1:], strict=False):
+        style.draw_steps(ax, *curve.steps(), name, color=grey, linestyle=dash, linewidth=1.3, zorder=4)
+    style.dress(ax, style.radius_label(shared.values()), style.ACCURACY)
+    style.quiet_legend(ax, "envelope, oracle: no certificates")
     return ax

@@ -148,10 +148,9 @@ def new_figure(width: float = WIDTH, height: float = HEIGHT) -> "Figure":
 
 
 def axes(columns: int = 1, *, height: float | None = None) -> "Axes":
-    """Empty axes in a figure of their own, as wide as one or two columns of a paper (3.35 or 6.9 inches).
+    """Empty axes in a figure of their own, as wide as one or two columns of a paper, with text of 7 to 9 points.
 
-    Print it unscaled and its text is 7 to 9 points. Without `height` (inches) the shape is pleasant, and a legend
-    of many names makes the figure higher rather than its curves lower.
+    Without `height` (inches) a legend of many names makes the figure higher rather than its curves lower.
     """
     if columns not in COLUMNS:
         raise RequestError(f"columns must be 1 or 2, the columns of a paper that the figure spans; got {columns!r}")
@@ -169,11 +168,7 @@ def axes(columns: int = 1, *, height: float | None = None) -> "Axes":
 
 
 def save(ax: "Axes", path: str | Path) -> list[Path]:
-    """Write the figure of `ax` as PATH.pdf and PATH.png, creating folders as needed; returns both paths.
-
-    The PDF's text stays text, with its fonts inside; the PNG has 300 dots an inch. Neither holds a date: the same
-    records give the same bytes.
-    """
+    """Write the figure of `ax` as PATH.pdf and PATH.png; without a date, so the same records give the same bytes."""
     written = []
     for kind in METADATA:
         target = Path(path).with_name(f"{Path(path).name}.{kind}")
