@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 import sigmax as sx
+from sigmax.engine.branches import Branches
 from sigmax.engine.inputs import Noisy
 from sigmax.engine.sharing import can_share, joint_voter
 from sigmax.engine.trial import COPIES, SMALL, between
@@ -269,3 +270,13 @@ def test_plain_models_share_nothing():
 def test_a_question_for_several_counts_its_samples_once():
     ask = VoteRequest("", Role.ESTIMATION, 3, sx.noise.Gaussian(0.5), 100)
     assert JointRequest((ask, ask)).n == 100
+
+
+def test_an_id_that_is_no_class_stays_none_in_the_joint_pass():
+    class Nine(nn.Module):
+        def forward(self, images):
+            return torch.full((len(images),), 9)
+
+    denoiser = Shrink()
+    joint = Branches([sx.Denoised(denoiser, Nine()), sx.Denoised(denoiser, linear(3, 0))], [3, 3])
+    assert joint(X, 0.5)[:, :3].isnan().all()

@@ -367,3 +367,12 @@ def test_a_stated_rounding_is_recorded_and_used():
     for rounding in (-0.1, 1.0, float("nan"), True, "0"):
         with pytest.raises(sx.RequestError, match="rounding must be a number"):
             sx.Lipschitz(lambda batch: batch, 1.0, classes=2, rounding=rounding)
+
+
+def test_a_record_cannot_claim_finer_arithmetic_than_there_is():
+    rule = LipschitzRule(1.0, 2)
+    claimed, _ = feed(rule.certifying(n0=1, n=1, alpha=0.01), lambda ask: Scores(1, 1.0, 0.0, 1e6, 0.0))
+    finest, _ = feed(
+        rule.certifying(n0=1, n=1, alpha=0.01), lambda ask: Scores(1, 1.0, 0.0, 1e6, sx.radius.rounding(1, bits=64))
+    )
+    assert claimed.radius == finest.radius < 1 / 2**0.5

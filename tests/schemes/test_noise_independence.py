@@ -1,5 +1,6 @@
 """Noise is independent of the network and of the data: a network built around a public seed gains nothing by it."""
 
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -93,3 +94,12 @@ def test_other_inputs_and_other_weights_have_other_noise_under_the_same_id():
     assert content_of([net, other]) == content_of([other, net]) != content_of([net])
     selective = sx.models.selective(net, confidence=0.7)
     assert content_of([selective]) == content_of([net]), "thresholds are compared on the same noise"
+
+
+def test_one_image_under_two_ids_has_two_noises_and_one_id_stands_for_one_input():
+    f = sx.Smoothed(lambda batch: batch.flatten(1)[:, 0].gt(0.5).long(), sigma=0.5, classes=2)
+    images = torch.full((2, 4), 0.5)
+    first, second = f.certify(images, n0=100, n=5_000, alpha=0.01, seed=0)
+    assert first.stages[-1].counts != second.stages[-1].counts
+    with pytest.raises(sx.RequestError, match="2 ids, 1 different"):
+        f.certify(images, n0=100, n=5_000, alpha=0.01, ids=[7, 7])
