@@ -228,6 +228,13 @@ def test_a_model_that_does_more_than_denoise_and_classify_votes_by_itself(wrappe
     assert dual.rule.sharing == frozenset()
 
 
+def test_a_hook_put_on_later_is_refused_where_the_joint_pass_would_leave_it_out():
+    dual, _ = system()
+    hooked(dual.router.voters["base"].model)
+    with pytest.raises(sx.RequestError, match="build the scheme again"):
+        dual.certify(X, **ASKED)
+
+
 def test_a_router_reused_in_many_systems_always_votes_with_their_own_experts():
     """Each system and its voters are gone before the next one is built, so their places in memory are used again."""
     denoiser = Shrink()

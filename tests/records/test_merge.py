@@ -29,9 +29,7 @@ def test_parts_of_one_run_are_merged(tmp_path):
     ("name", "change"),
     [
         ("seed", {"seed": 1}),
-        ("seed", {"seed": None}),
         ("system", {"system": "t" * 32}),
-        ("system", {"system": None}),
         ("generator", {"generator": "another"}),
         ("arithmetic", {"arithmetic": "cpu bfloat16"}),
         ("behaviour.base", {"behaviour": {"base": {"outputs": [1.0, -1.9], "within": 1e-3}}}),

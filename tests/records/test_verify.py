@@ -180,6 +180,7 @@ def test_every_bad_line_is_named_not_only_the_first(path):
         {"alpha": 7.0},
         {"n": -5},
         {"seed": "x"},
+        *({name: None} for name in ("n0", "seed", "generator", "arithmetic", "system")),  # only a log may not say
         {"data": 5},
         {"made_with": 5},
         {"norm": "linf"},

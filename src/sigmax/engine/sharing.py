@@ -7,6 +7,7 @@ from torch import nn
 
 from sigmax.engine.branches import Branches
 from sigmax.engine.voter import Voter
+from sigmax.errors import RequestError
 from sigmax.models.denoised import Denoised
 
 
@@ -29,6 +30,11 @@ def _only_classifies_what_it_denoised(model: object) -> bool:
 def joint_voter(voters: Sequence[Voter]) -> Voter:
     """One voter for all of them, built once: its votes have a column for each."""
     first, key = voters[0], tuple(voters)
+    if not all(_only_classifies_what_it_denoised(voter.model) for voter in voters):
+        raise RequestError(
+            "a hook or a forward of its own was put on a Denoised that router and expert share, after the scheme was "
+            "built; votes on shared samples would leave it out, so build the scheme again"
+        )
     if key not in first.joint:
         models = [voter.model for voter in voters if isinstance(voter.model, Denoised)]
         parts = tuple(voter.classes for voter in voters)

@@ -104,7 +104,8 @@ class Plan:
 
     def check(self) -> None:
         """Raise unless every field is of its kind: a plan may have been read from anywhere."""
-        whole, text = (int, type(None)), (str, type(None))
+        unknown = (type(None),) * self.imported  # a log may not say; a run of sigmax says all of it
+        whole, text = (int, *unknown), (str, *unknown)
         kinds = {
             "rule": isinstance(self.rule, Mapping) and isinstance(self.rule.get("scheme"), str),
             "n0": type(self.n0) in whole,
