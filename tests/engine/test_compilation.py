@@ -98,6 +98,18 @@ def test_auto_certifies_as_the_network_itself():
 
 
 @pytest.mark.slow
+def test_votes_that_a_compiled_network_casts_ahead_change_no_record(monkeypatch):
+    given = {"n0": 20, "n": 1_000, "alpha": 0.01, "seed": 1, "sampling": "adaptive", "targets": (0.1, 0.3)}
+    scheme = sx.Smoothed(network(), sigma=0.5, classes=4, compile=True, batch=1024)
+    rows, vote = [], Voter.vote
+    monkeypatch.setattr(Voter, "vote", lambda self, batch, sigma: rows.append(len(batch)) or vote(self, batch, sigma))
+    ahead, run = scheme.certify(X, **given), len(rows)
+    monkeypatch.setattr(Voter, "padding", lambda *_: 0)
+    assert scheme.certify(X, **given) == ahead
+    assert len(rows) - run > run
+
+
+@pytest.mark.slow
 def test_the_denoiser_alone_is_compiled_where_there_is_one():
     class Halve(nn.Module):
         def forward(self, noisy, sigma):

@@ -57,7 +57,7 @@ def test_the_noise_is_that_of_floats_rounded(filler, device):
 def test_steps_have_the_chances_of_a_rounded_normal():
     noise = Gaussian(0.01, 255)  # 2.55 steps: the rounding matters
     samples = block(seed=1, input_id=0, stage="s", index=0, shape=(2000,))
-    SAMPLER.add_to(torch.zeros(2000), noise, samples)
+    SAMPLER.add_to(np.zeros(2000, dtype=np.float32), noise, samples.numpy())
     steps = (samples * 255).round().long().flatten()
     counted = torch.bincount(steps.clamp(-9, 9) + 9, minlength=19).numpy()
     edges = np.concatenate([[-np.inf], np.arange(-8.5, 9), [np.inf]])

@@ -13,6 +13,7 @@ from sigmax.engine.inputs import Item, Noisy
 from sigmax.engine.voter import Voter
 from sigmax.engine.votes import run
 from sigmax.noise import philox
+from sigmax.noise.gaussian import SAMPLER
 from sigmax.rules.certificate import Role
 from sigmax.rules.procedure import VoteRequest
 
@@ -49,6 +50,15 @@ def square(registrations_are_forgotten):
 
 def request(noise, n=256):
     return VoteRequest("", Role.ESTIMATION, 2, noise, n)
+
+
+@pytest.mark.parametrize("sigma", [0.5, 0.1, 1 / 3, 0.86, 2.7])
+def test_noise_is_scaled_and_added_in_two_roundings(sigma):
+    """Each of 32 bits, as torch does it: a run may be continued, and its noise checked, by either."""
+    samples, x = torch.randn(64, 3, 8, 8) * torch.logspace(-20, 3, 64).view(-1, 1, 1, 1), torch.rand(3, 8, 8)
+    expected = samples.clone().mul_(sigma).add_(x)
+    SAMPLER.add_to(x.numpy(), sx.noise.Gaussian(sigma), samples.numpy())
+    assert torch.equal(samples, expected)
 
 
 @pytest.mark.parametrize("kind", [CpuFiller, DeviceFiller])

@@ -56,7 +56,7 @@ class CpuFiller:
         self.sampler = sampler_of(items[0].request.noise)
         shape = inputs.x.shape[1:]
         self.batch = empty((size, *shape))
-        self.numbers = self.batch.numpy()  # the same memory; its slices cost less than a tensor's
+        self.numbers, self.x = self.batch.numpy(), inputs.x.numpy()  # the same memory; slices cost less than a tensor's
         self.rows = np.empty(size, dtype=np.int64)
         self.source = BlockSource(self.sampler, inputs.left)
         self.thread = threading.local()  # each thread's own source
@@ -74,8 +74,8 @@ class CpuFiller:
         self._sample(pieces)
         used = 0
         for i, start, stop in spans:
-            item, samples = self.items[i], self.batch[used : used + stop - start]
-            self.sampler.add_to(self.inputs.x[item.position], item.request.noise, samples)
+            item, samples = self.items[i], self.numbers[used : used + stop - start]
+            self.sampler.add_to(self.x[item.position], item.request.noise, samples)
             used += stop - start
         return self.batch[:used], torch.from_numpy(self.rows[:used])
 

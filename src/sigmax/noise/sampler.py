@@ -41,12 +41,15 @@ class Sampler(ABC):
         """`write` as one pass over a batch on a GPU, up to rounding the same as by `numbers`."""
 
     @final
-    def add_to(self, x: Tensor, noise: Noise, samples: Tensor) -> None:
+    def add_to(self, x: npt.NDArray[np.float32], noise: Noise, samples: npt.NDArray[np.float32]) -> None:
         """Turn samples of level 1 into noisy copies of x, in place."""
-        # Two operations, not one with alpha: their result is the same on every machine and for every batch.
-        samples.mul_(noise.sigma)
+        # Two operations, never a fused one: their result is the same on every machine and for every batch.
+        samples *= np.float32(noise.sigma)
         grid = grid_of(noise)
-        samples.add_(x) if grid is None else _add_on_grid(samples, x, grid)
+        if grid is None:
+            samples += x
+        else:
+            _add_on_grid(torch.from_numpy(samples), torch.from_numpy(x), grid)
 
     @final
     def levels(self, noises: Sequence[Noise]) -> Tensor:
