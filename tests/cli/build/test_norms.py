@@ -36,6 +36,7 @@ def test_a_cascade_in_l1_from_training_to_verification(nets, sigmax, tmp_path):
     assert verified.returncode == 0, verified.stdout + verified.stderr
     shown = sigmax("show", run)
     assert "multiples of 1/240" in shown.stdout
+    assert "the network answers alike when it sees the same again" in " ".join(shown.stdout.split())
 
 
 def test_a_dual_in_l1_from_labels_to_a_report(nets, sigmax, tmp_path):
