@@ -111,6 +111,8 @@ def test_inputs_off_the_grid_are_refused():
     [
         ({}, "give either scale= or noise="),
         ({"scale": 0.5, "noise": Split(255)}, "give either scale= or noise="),
+        ({"noise": Split(100, 50), "grid": 50}, "grid= and seed= go with scale="),
+        ({"noise": Split(100, 50), "seed": 0}, "grid= and seed= go with scale="),
         ({"scale": -1.0}, "scale must be a positive number"),
         ({"scale": 0.5, "grid": 2.5}, "grid must be a whole number"),
         ({"scale": 0.5, "seed": -1}, "seed must be a whole number"),
@@ -120,6 +122,12 @@ def test_inputs_off_the_grid_are_refused():
 def test_bad_settings_are_refused(options, named):
     with pytest.raises(sx.RequestError, match=named):
         sx.Splitting(linear(), **{"classes": 10, **options})
+
+
+def test_targets_beyond_all_offsets_are_refused():
+    f = sx.Splitting(linear(), scale=0.5, grid=16, classes=10)
+    with pytest.raises(sx.RequestError, match="this system proves at most 0.5000, .* use more noise, or ask"):
+        f.certify(torch.zeros(1, 1, 8, 8), sampling="adaptive", targets=(0.6,))
 
 
 def test_norms_must_agree_and_levels_must_not_be_certain():

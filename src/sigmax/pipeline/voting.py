@@ -6,8 +6,8 @@ from pydantic import Field, model_validator
 
 from sigmax.config.toml import Place
 from sigmax.config.validation import Count, Options, Positive, Probability, Uint64, Weight, about
-from sigmax.errors import RequestError
 from sigmax.radius.noise import FINEST_GRID
+from sigmax.rules.checks import check_question
 from sigmax.rules.procedure import Rule
 from sigmax.rules.sampling import Sampling, asked
 
@@ -78,11 +78,4 @@ class VotingConfig(Options):
 
     def check(self, rule: Rule) -> None:
         """Raise where so many votes could never certify by this rule, or reach none of the targets."""
-        budget: dict[str, Any] = {"n": self.n, "alpha": self.alpha, "sampling": self.question}
-        rule.check_certify(n0=self.n0, **budget)
-        targets = self.question.targets
-        if targets and targets[0] > rule.largest_radius(**budget):
-            raise RequestError(
-                f"none of the targets can be reached: n={self.n} samples at alpha={self.alpha:g} prove at most "
-                f"{rule.largest_radius(**budget):.4g}, and the smallest target is {targets[0]:g}"
-            )
+        check_question(rule, n0=self.n0, n=self.n, alpha=self.alpha, sampling=self.question)

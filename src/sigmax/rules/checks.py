@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from sigmax.errors import RequestError
 from sigmax.numbers import is_number, is_whole
+from sigmax.rules.certificate import rounded_up
 
 if TYPE_CHECKING:
     from sigmax.rules.procedure import Rule
+    from sigmax.rules.sampling import Sampling
 
 MOST_SAMPLES = 10**9  # as far as the rounding of the bounds was measured
 MOST_NOISE = 3.0  # more than any paper uses on pixels in [0, 1]
@@ -25,6 +27,21 @@ def check_samples(alpha: float, **samples: int) -> None:
     for name, value in samples.items():
         if not is_whole(value) or not 1 <= value <= MOST_SAMPLES:
             raise RequestError(f"{name} must be a whole number of samples, from 1 to {MOST_SAMPLES:,}; got {value!r}")
+
+
+def check_question(rule: "Rule", *, n0: int, n: int, alpha: float, sampling: "Sampling") -> None:
+    """Raise unless these samples could ever certify by the rule, and reach at least one of the targets."""
+    rule.check_certify(n0=n0, n=n, alpha=alpha, sampling=sampling)
+    if not sampling.targets:
+        return
+    furthest, least = rule.largest_radius(n=n, alpha=alpha, sampling=sampling), sampling.targets[0]
+    if least > furthest:
+        prove = f"n={n} samples at alpha={alpha:g} prove" if rule.is_random else "this system proves"
+        more = "use more samples or more noise" if rule.is_random else "use more noise"
+        raise RequestError(
+            f"none of the targets can be reached: {prove} at most {rounded_up(furthest)}, even if all votes agree, and "
+            f"the smallest target is {least:g}; {more}, or ask for less"
+        )
 
 
 def check_classes(classes: Any) -> int:

@@ -71,7 +71,10 @@ register(
         summary="one network at every split of a quantised image, without chance (Levine & Feizi 2021)",
         fields=("noise", "scale", "offsets", "grid", "seed", "classes"),
         from_dict=_from_dict,
-        assumes=lambda plain: (f"perturbed images are multiples of 1/{plain['grid']} too, as stored images are",),
+        assumes=lambda plain: (
+            f"perturbed images are multiples of 1/{plain['grid']} too, as stored images are",
+            "the network answers alike when it sees the same again",
+        ),
         votes=False,
     )
 )

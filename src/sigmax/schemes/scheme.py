@@ -18,7 +18,8 @@ from sigmax.engine.voter import Voter
 from sigmax.errors import RequestError
 from sigmax.models.content import content_of
 from sigmax.noise.addressed import check_uint64
-from sigmax.rules.certificate import Certificate, Prediction, rounded_up
+from sigmax.rules.certificate import Certificate, Prediction
+from sigmax.rules.checks import check_question
 from sigmax.rules.procedure import Procedure, Result, Rule, with_noise
 from sigmax.rules.sampling import FIXED, Kind, Sampling, asked
 from sigmax.schemes.fields import SigmaField
@@ -184,14 +185,7 @@ class Scheme:
     @final
     def check_question(self, *, n0: int, n: int, alpha: float, sampling: Sampling = FIXED) -> None:
         """Raise unless these samples could ever certify, and reach at least one of the targets."""
-        self.rule.check_certify(n0=n0, n=n, alpha=alpha, sampling=sampling)
-        furthest = self.rule.largest_radius(n=n, alpha=alpha, sampling=sampling)
-        if sampling.targets and sampling.targets[0] > furthest:
-            raise RequestError(
-                f"none of the targets can be reached: n={n} samples at alpha={alpha:g} prove at most "
-                f"{rounded_up(furthest)}, even if all agree, and the smallest target is {sampling.targets[0]:g}; "
-                "use more samples, or ask for less"
-            )
+        check_question(self.rule, n0=n0, n=n, alpha=alpha, sampling=sampling)
 
     @final
     def group(self, n0: int, sampling: Sampling = FIXED) -> int:

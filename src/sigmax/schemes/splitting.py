@@ -18,8 +18,9 @@ class Splitting(Scheme):
     Radii are in l1, exact, and spend no alpha: all `offsets` = 2 * scale * grid splits of an image are voted on, and
     the class with the most votes is the answer. They hold among images that are multiples of 1 / grid, and other
     inputs are refused.
-    scale: about how far radii can reach; it is rounded to a multiple of 1 / (2 * grid). grid: 255 for 8-bit images.
-    seed: of how offsets differ from number to number; it belongs to the system, and never depends on an image.
+    scale: about how far radii can reach; it is rounded to a multiple of 1 / (2 * grid). grid: 255 (default) for 8-bit
+    images. seed (default 0): of how offsets differ from number to number; it belongs to the system, and never depends
+    on an image. noise: all three in one.
     device, dtype, batch, compile: as of `Smoothed`.
     """
 
@@ -29,8 +30,8 @@ class Splitting(Scheme):
         *,
         scale: float | None = None,
         noise: Split | None = None,
-        grid: int = 255,
-        seed: int = 0,
+        grid: int | None = None,
+        seed: int | None = None,
         classes: int,
         device: str | torch.device | None = None,
         dtype: torch.dtype | None = None,
@@ -40,7 +41,12 @@ class Splitting(Scheme):
     ) -> None:
         if (scale is None) == (noise is None):
             raise RequestError("give either scale= or noise=, not both and not neither")
-        split = noise if noise is not None else Split.of_scale(scale, grid, seed)  # type: ignore[arg-type]  # one is
+        given = {name: value for name, value in {"grid": grid, "seed": seed}.items() if value is not None}
+        if noise is not None and given:
+            raise RequestError(
+                "grid= and seed= go with scale=; beside noise= they belong to it: Split(offsets, grid, seed)"
+            )
+        split = noise if noise is not None else Split.of_scale(scale, **given)  # type: ignore[arg-type]  # one is given
         rule = SplittingRule(split, classes)
         if getattr(model, "defers", False):
             raise RequestError("a Splitting answers every image; a selective model belongs in a level of a Cascade")

@@ -36,6 +36,7 @@ def test_a_cascade_in_l1_from_training_to_verification(nets, sigmax, tmp_path):
     assert verified.returncode == 0, verified.stdout + verified.stderr
     shown = sigmax("show", run)
     assert "multiples of 1/240" in shown.stdout
+    assert "the network answers alike when it sees the same again" in " ".join(shown.stdout.split())
 
 
 def test_a_dual_in_l1_from_labels_to_a_report(nets, sigmax, tmp_path):
@@ -97,6 +98,7 @@ def test_a_trained_noise_is_found_again(nets, sigmax, tmp_path):
         ("build smoothed {gaussian} --sigma splitting:0.5", "--sigma must be a noise such as 0.5 (Gaussian)"),
         ("build smoothed {splitting}", "was trained with splitting noise; certify it by `sigmax build splitting`"),
         ("build smoothed {uniform} --grid 255", "--grid goes with Gaussian noise"),
+        ("build cascade {folder} {uniform}", "only the last may be a system"),
         ("build splitting {uniform}", "was not trained with splitting noise; give --scale"),
         (
             "build multiscale {uniform} --sigmas uniform:1,0.5",
@@ -107,7 +109,7 @@ def test_a_trained_noise_is_found_again(nets, sigmax, tmp_path):
     ],
 )
 def test_what_does_not_fit_ends_with_code_2(nets, sigmax, tmp_path, words, named):
-    files = {noise: nets / f"{noise}.safetensors" for noise in ("gaussian", "uniform", "splitting")}
+    files = {noise: nets / f"{noise}.safetensors" for noise in ("gaussian", "uniform", "splitting")} | {"folder": nets}
     out = tmp_path / ("net.safetensors" if words.startswith("train") else "system")
     done = sigmax(*(word.format(**files) for word in words.split()), "--out", out)
     assert done.returncode == 2, done.stdout

@@ -110,6 +110,10 @@ def _level(
     from sigmax.models import selective
     from sigmax.schemes.smoothed import Smoothed
 
+    if path.is_dir():
+        raise RequestError(
+            f"{path} is a folder, and a level is a checkpoint, such as NAME.safetensors: only the last may be a system"
+        )
     model, description = shared.base_network(path, denoiser, others)
     own = shared.noise_of(path, description, noise, level, grid=grid)
     base = selective(model, confidence=confidence) if confidence else model
