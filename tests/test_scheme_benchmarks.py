@@ -1,8 +1,10 @@
-"""The benchmarks of memory, field and records run, on few and small images, and write what they measured."""
+"""The benchmarks of memory, field, records and pictures run, on few and small images, and write what they measured."""
 
 import json
 
-from benchmarks import field, memory, records
+import sigmax as sx
+from benchmarks import field, memory, pictures, records
+from sigmax import models
 
 
 def test_memory_on_digits(tmp_path, capsys):
@@ -28,3 +30,12 @@ def test_records_of_many_classes(tmp_path, capsys):
     assert 300 < runs["constant"]["bytes_per_record"] < runs["cascade"]["bytes_per_record"] < 10_000
     assert all(0 < run["certified"] <= 1 for run in runs.values())
     assert "| cascade |" in capsys.readouterr().out
+
+
+def test_pictures_on_a_small_one(tmp_path, capsys):
+    pictures.main(["--side", "32", "--n", "40"])
+    assert capsys.readouterr().out.count("| 40 |") == 2
+    network = models.create(models.Description(architecture="small-cnn", classes=10, input_shape=(1, 8, 8)))
+    sx.Multiscale(network, sigmas=(0.1, 0.2), classes=10).save(tmp_path / "system")
+    pictures.main(["--system", str(tmp_path / "system"), "--data", "digits", "--n", "40"])
+    assert "| bf16 |" in capsys.readouterr().out
