@@ -1,8 +1,10 @@
-"""The benchmarks of memory, field, records and rounds run, on few and small images, and write what they measured."""
+"""The benchmarks of memory, field, records, rounds and pictures run, on few and small images, and write figures."""
 
 import json
 
-from benchmarks import field, memory, records, rounds
+import sigmax as sx
+from benchmarks import field, memory, pictures, records, rounds
+from sigmax import models
 
 
 def test_memory_on_digits(tmp_path, capsys):
@@ -39,3 +41,12 @@ def test_rounds_of_recorded_votes(tmp_path, capsys):
         assert row["ahead"]["rounds"] < row["padded"]["rounds"]
         assert row["ahead"]["samples"] <= row["ahead"]["rows"] < row["padded"]["rows"]
     assert capsys.readouterr().out.count("rows of use") == 4
+
+
+def test_pictures_on_a_small_one(tmp_path, capsys):
+    pictures.main(["--side", "32", "--n", "40"])
+    assert capsys.readouterr().out.count("| 40 |") == 2
+    network = models.create(models.Description(architecture="small-cnn", classes=10, input_shape=(1, 8, 8)))
+    sx.Multiscale(network, sigmas=(0.1, 0.2), classes=10).save(tmp_path / "system")
+    pictures.main(["--system", str(tmp_path / "system"), "--data", "digits", "--n", "40"])
+    assert "| bf16 |" in capsys.readouterr().out
