@@ -104,11 +104,20 @@ def test_a_run_killed_while_the_plan_was_written_starts_again(path):
 )
 def test_another_plan_is_refused_and_the_difference_named(path, change, named):
     write_all(path, plan(), records())
+    path.write_bytes(path.read_bytes() + b'{"kind":"rec')  # torn, and not for this plan to cut off
     before = path.read_bytes()
     with pytest.raises(sx.RequestError, match="another plan") as refusal:
         Journal(path, plan(**change))
     assert named in str(refusal.value)
     assert path.read_bytes() == before
+
+
+def test_a_finished_run_is_not_written_again(path):
+    write_all(path, plan(), records())
+    before = path.stat().st_mtime_ns
+    with Journal(path, plan()) as journal:
+        assert journal.finished
+    assert path.stat().st_mtime_ns == before
 
 
 def test_versions_and_batch_size_are_not_part_of_the_plan(path):

@@ -96,14 +96,16 @@ class Journal:
     def _load(self) -> None:
         with os.fdopen(os.dup(self._fd), "rb") as file:
             run = _assembled(self.path, self.plan, file)
-        os.ftruncate(self._fd, run.size)
         if run.plan is None:
+            os.ftruncate(self._fd, 0)
             self._append(encode(self.plan.to_json()))
             return
         self.plan = _reconciled(self.path, self.plan, run, run.plan)
         self._extends = not covers(run.plan.inputs, self.plan.inputs)
         self._places, self._seconds = run.seen, run.seconds
         self.finished = run.finished and not self._extends
+        if run.size < os.fstat(self._fd).st_size:  # as late as this, since a file that is refused stays as it is
+            os.ftruncate(self._fd, run.size)
 
     def _refuse_moved(self) -> None:
         """Records must not go where nobody will look for them."""

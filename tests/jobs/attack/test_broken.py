@@ -26,7 +26,7 @@ def samples_reused(monkeypatch):
     """The estimation votes are cast on the selection samples: whichever class was lucky is bounded by its luck."""
     honest = smoothed_rule.SmoothedRule.request
 
-    def request(self, role, n):
+    def request(self, role, n, then=None):
         asked = honest(self, role, n)
         return asked._replace(stream=str(Role.SELECTION)) if role is Role.ESTIMATION else asked
 
