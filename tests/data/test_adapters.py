@@ -110,6 +110,36 @@ def test_names_of_classes_come_from_the_data_or_the_caller():
     assert by_name.labels.tolist() == [2, 1, 0] * 2
 
 
+def test_labels_are_numbered_in_the_order_of_the_names_given(tmp_path):
+    order = ("dog", "eel", "cat")
+    for name, image, label in zip("abcdef", pictures(), LABELS, strict=True):
+        (tmp_path / NAMES[label]).mkdir(exist_ok=True)
+        image.save(tmp_path / NAMES[label] / f"{name}.png")
+    items = Items(pairs(pictures()), classes=list(NAMES))
+    for source in (WANTED, f"folder:{tmp_path}", items):
+        before, after = as_dataset(source), as_dataset(source, classes=order)
+        assert after.classes == order
+        assert [order[label] for label in after.labels] == [NAMES[label] for label in before.labels]
+        np.testing.assert_array_equal(after.pixels(range(6)), before.pixels(range(6)))
+    assert as_dataset(WANTED, classes=NAMES) is as_dataset(WANTED, classes=3) is WANTED
+    more = as_dataset(WANTED, classes=("fox", *order))
+    assert [more.classes[label] for label in more.labels] == [NAMES[label] for label in LABELS]
+    numbers = Dataset("any", "name", IMAGES, LABELS, ("0", "1", "2"))
+    assert as_dataset(numbers, classes=order).classes == order
+    assert as_dataset(numbers, classes=order).labels.tolist() == LABELS.tolist()
+    unlabelled = Dataset("any", "name", IMAGES, None, ())
+    assert (as_dataset(unlabelled, classes=order).labels, as_dataset(unlabelled, classes=order).classes) == (
+        None,
+        order,
+    )
+
+
+@pytest.mark.parametrize("wrong", [("dog", "cat"), ("dog", "cat", "owl"), ("dog", "cat", "eel", "eel"), "dog", ()])
+def test_names_that_are_not_those_of_the_data_are_refused(wrong):
+    with pytest.raises(RequestError, match=r"cat, dog, eel\), got . names|must be a non-empty tuple of names, got"):
+        as_dataset(WANTED, classes=wrong)
+
+
 def test_images_are_read_when_asked_for():
     items = Items(pairs(pictures()))
     data = as_dataset(items)

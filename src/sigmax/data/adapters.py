@@ -4,16 +4,18 @@ No library is imported here: an object can only be theirs where they have been i
 """
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from sigmax.data.checks import checked_classes
 from sigmax.data.dataset import Dataset
 from sigmax.data.hugging_face import from_hugging_face, is_hugging_face
 from sigmax.data.items import array_of, images_of, is_image, is_picture, is_tensor, labels_of
-from sigmax.data.labels import Classes, numbered
+from sigmax.data.labels import Classes, named, numbered
 from sigmax.data.readers.archive import channels_first
 from sigmax.data.sources import load
 from sigmax.errors import RequestError
@@ -31,9 +33,16 @@ def as_dataset(source: object, *, classes: Classes = None, split: str = "test") 
     Images are uint8 (0 to 255) or float in [0, 1]; Pillow's, or arrays and tensors of shape (C, H, W), (H, W, C) or
     (H, W) with 1 or 3 channels, channels first where both readings fit. Arrays of many have one axis before.
     Labels are class indices from 0, names, or None; those of a data set are read once, its images when needed.
-    classes  the names of the classes, or how many there are, where the source does not name them itself
+    classes  the names of the classes in the order of the model's outputs; labels of a source that has them in another
+             order are numbered anew. Or how many there are, where the source does not say
     split    of a source that is text
     """
+    dataset = _read(source, classes, split)
+    return dataset if classes is None or isinstance(classes, int) else _in_order(dataset, classes)
+
+
+def _read(source: object, classes: Classes, split: str) -> Dataset:
+    """The data set with the classes that the source names, else with those given."""
     if isinstance(source, Dataset):
         return source
     if isinstance(source, str):
@@ -49,6 +58,28 @@ def as_dataset(source: object, *, classes: Classes = None, split: str = "test") 
     if _is_indexed(source):
         return _of_items(source, classes)
     raise RequestError(f"expected {KINDS}; got {_described(source)}")
+
+
+def _in_order(dataset: Dataset, classes: Sequence[str]) -> Dataset:
+    """The same images, their labels numbered by these names; classes called by their numbers get the names."""
+    where, known = f"{dataset.name} {dataset.split}", dataset.classes
+    names = checked_classes(classes if isinstance(classes, str) else tuple(classes), where, labelled=dataset.labelled)
+    if names == known:
+        return dataset
+    if set(known) <= set(names) and len(set(names)) == len(names) and len(set(known)) == len(known):
+        labels = None if dataset.labels is None else np.array([names.index(name) for name in known])[dataset.labels]
+        return replace(dataset, labels=labels, classes=names)
+    if known == named(len(known)) and len(names) >= len(known):
+        return replace(dataset, classes=names)
+    raise RequestError(
+        f"{where}: classes= must name each of the {len(known)} classes of the data once ({_listed(known)}), got "
+        f"{len(names)} names ({_listed(names)}); give the names as the data spell them, in the order of the model's "
+        "outputs, or leave classes out to keep the order of the data"
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
 
 
 def is_data_source(value: object) -> bool:
