@@ -29,7 +29,7 @@ from torch import nn
 
 import sigmax as sx
 from sigmax.jobs.certify import certify_file
-from sigmax.report.compare.comparison import summary
+from sigmax.report.compare.comparison import figures_in, summary
 from sigmax.rules.sampling import asked
 
 TENTHS = 10
@@ -91,7 +91,7 @@ def certified(inputs: int, runs: int, folder: Path, meter: Meter) -> Iterator[Pa
     for number in range(runs):
         path = folder / f"run-{number}.jsonl"
         plan = certify_file(scheme, data, path, **ASKED, seed=number, seen=meter, watch=sx.silent)
-        summary(path, plan)
+        summary(path, figures_in(path, plan))
         yield path
 
 

@@ -44,6 +44,21 @@ def test_certify_takes_the_inputs_asked_for(system, tmp_path, sigmax):
     assert [r.certificate for r in again.records] == [r.certificate for r in sx.read(out).records]
 
 
+def test_certify_asks_about_classes_in_another_order(system, tmp_path, sigmax):
+    digits, names = sx.data.load("digits", "test"), ["zero", "one", "two", *"3456789"]
+    for name, shift in (("right", 0), ("other", 1)):
+        np.savez(tmp_path / name, images=digits.pixels(range(60)), labels=(digits.labels[:60] + shift) % 10,
+                 classes=names)  # fmt: skip
+    for name, maximum, expected in (("right", 60, False), ("other", 60, True), ("other", 19, False)):
+        out = tmp_path / f"{name}{maximum}.jsonl"
+        done = sigmax("certify", system, "--data", f"npz:{tmp_path / name}.npz", "--n", 200, "--max", maximum,
+                      "--out", out)  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        asked = "than their label: is the order of the classes (zero, one, two, ...) that of the model?"
+        assert (asked in done.stderr) is expected
+        assert (sx.read(out).frame()["predicted"] >= 0).sum() >= min(maximum - 5, 20)
+
+
 def test_verify_accepts_honest_runs_and_names_bad_lines(run, tmp_path, sigmax):
     assert sigmax("verify", run).returncode == 0
     for old, new in ((b'"counts":[', b'"counts":[1'), (b'"radius":', b'"radius":1')):

@@ -11,7 +11,7 @@ import pytest
 import sigmax as sx
 from sigmax import RequestError, report
 from sigmax.records.run import Run
-from sigmax.report.compare.comparison import summary
+from sigmax.report.compare.comparison import figures_in, summary
 from sigmax.report.metrics.adaptive import furthest_asked, mean_samples, shared_targets, up_to
 from tests.report.digits import INPUTS, N, adaptive_run, system
 from tests.report.pages import at, data, markdown_of, page_of
@@ -38,9 +38,9 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Runs:
 
 def test_a_summary_from_the_file_is_the_table_of_the_run(asked: Runs) -> None:
     for run in asked.values():
-        pd.testing.assert_frame_equal(summary(run.path, run.plan), report.compare([run]))
+        pd.testing.assert_frame_equal(summary(run.path, figures_in(run.path, run.plan)), report.compare([run]))
     few = asked["free"].only({"start": 0, "skip": 2, "count": 3})
-    pd.testing.assert_frame_equal(summary(few.path, few.plan), report.compare([few]))
+    pd.testing.assert_frame_equal(summary(few.path, figures_in(few.path, few.plan)), report.compare([few]))
 
 
 SHARES: dict[str, Callable[[Run], object]] = {

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sigmax.cli import options as opt
-from sigmax.cli.progress import complain, console, note_fewer, progress, resumable, say
+from sigmax.cli.progress import complain, console, note_fewer, note_training_data, progress, resumable, say
 from sigmax.cli.tables import shown
 from sigmax.errors import RequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from sigmax.data import Dataset
     from sigmax.records.lines import Record
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 MANY_VOTES = 2_000  # of fewer no trial is made
 TRIAL = 32  # copies of an image in a forward pass of the trial, where a full batch would take too long
 TOO_LONG = 1.0  # seconds
+FEW_CERTIFIED = 20  # below it the share of other classes is chance
+MOSTLY_OTHER = 0.8  # of the certified inputs: more for another class than their label suggest another order of classes
 LONG = 60.0  # seconds that a user should hear of before they pass
 
 
@@ -72,7 +74,7 @@ def certify(
     scheme.check_question(n0=n0, n=n, alpha=alpha, sampling=question)
     dataset = sources.load(data, split, size=image_size)
     note_fewer(len(sources.select(len(dataset), **inputs)), maximum, data)
-    _warn_of_training_data(scheme, dataset)
+    note_training_data(scheme, [dataset], "certified accuracy on them says nothing about new ones")
     _warn_of_long_work(scheme, dataset, n, maximum)
     with (
         resumable(f"Every input finished so far is kept in {out}."),
@@ -93,18 +95,6 @@ def _printed(dataset: "Dataset") -> "Callable[[Record], None]":
 
     say(HEADER)
     return show
-
-
-def _warn_of_training_data(scheme: "Scheme", dataset: "Dataset") -> None:
-    from sigmax import models
-
-    described = [models.describe(voter.model) for voter in scheme.voters.values()]
-    trained_on = [d.notes.get("training", {}).get("data", {}).get("fingerprint") for d in described if d]
-    if dataset.fingerprint in trained_on:
-        complain(
-            "note: these are images the system was trained on; certified accuracy on them says nothing about new ones",
-            style="yellow",
-        )
 
 
 def _warn_of_long_work(scheme: "Scheme", dataset: "Dataset", n: int, maximum: int | None) -> None:
@@ -136,10 +126,24 @@ def _warn_of_long_work(scheme: "Scheme", dataset: "Dataset", n: int, maximum: in
 
 def _conclude(out: Path, plan: "Plan") -> None:
     from sigmax.records.run import planned_inputs
-    from sigmax.report.compare.comparison import summary
+    from sigmax.report.compare.comparison import figures_in, summary
 
-    console.print(shown(summary(out, plan), norm=plan.norm))
+    figures = figures_in(out, plan)
+    console.print(shown(summary(out, figures), norm=plan.norm))
     there, asked = planned_inputs(out), len(plan.indices)
     if there > asked:
         say(f"{out} has {there:,} inputs, which all stay; the table is of the {asked:,} asked for.")
+    if plan.labelled:
+        _note_other_classes(figures.certified, figures.certified - len(figures.radii), plan.data["classes"])
     say(f"Run file: {out}. Next: sigmax verify {out}, sigmax report {out} --out report")
+
+
+def _note_other_classes(certified: int, other: int, classes: "Sequence[str]") -> None:
+    """Ask about the order of the classes where most certificates are for another class than the label."""
+    if certified >= FEW_CERTIFIED and other > MOSTLY_OTHER * certified:
+        listed = ", ".join(classes[:3]) + (", ..." if len(classes) > 3 else "")
+        complain(
+            f"note: {100 * other // certified}% of the certified inputs are certified for another class than their "
+            f"label: is the order of the classes ({listed}) that of the model?",
+            style="yellow",
+        )

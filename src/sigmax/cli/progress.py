@@ -2,14 +2,19 @@
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
 
 from sigmax.progress import Advance, bar, eta
+
+if TYPE_CHECKING:
+    from sigmax.data import Dataset
+    from sigmax.schemes.scheme import Scheme
 
 console = Console()
 errors = Console(stderr=True)
@@ -65,6 +70,19 @@ def note_fewer(taken: int, maximum: int | None, data: str) -> None:
     """A note where there are fewer inputs than asked for."""
     if maximum is not None and taken < maximum:
         complain(f"note: --max is {maximum:,}, and {data} has {taken:,} such inputs; all of them are taken")
+
+
+def note_training_data(scheme: "Scheme", datasets: "Iterable[Dataset]", consequence: str) -> None:
+    """A note where a network of the system was trained on one of these data sets, as a whole."""
+    import torch
+
+    from sigmax import models
+
+    networks = [voter.model for voter in scheme.voters.values() if isinstance(voter.model, torch.nn.Module)]
+    described = [models.describe(module) for network in networks for module in network.modules()]
+    trained_on = {d.notes.get("training", {}).get("data", {}).get("fingerprint") for d in described if d} - {None}
+    if trained_on and any(dataset.fingerprint in trained_on for dataset in datasets):
+        complain(f"note: these are images the system was trained on; {consequence}", style="yellow")
 
 
 @contextmanager

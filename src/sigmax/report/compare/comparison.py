@@ -56,6 +56,11 @@ class Figures:
     radii: Floats
     sigmas: frozenset[float]
 
+    @property
+    def certified(self) -> int:
+        """Inputs certified for any class."""
+        return self.inputs - self.abstained
+
 
 def figures_of(plan: Plan, records: Iterable[Record]) -> Figures:
     """One pass over the records."""
@@ -82,11 +87,14 @@ def table(runs: Mapping[str, Run], found: RoutingAnalysis, radii: Floats) -> pd.
     return _table(figures, [_reference(line, radii) for line in found.lines], radii)
 
 
-def summary(path: str | Path, plan: Plan) -> pd.DataFrame:
-    """`compare` of one finished run file that was asked for the inputs of this plan; few bytes an input are kept."""
+def figures_in(path: str | Path, plan: Plan) -> Figures:
+    """The sums of one finished run file that was asked for the inputs of this plan; few bytes an input are kept."""
     members = plan.indices if isinstance(plan.indices, range) else frozenset(plan.indices)
-    records = (record for record in each_record(Path(path)) if record.index in members)
-    figures = figures_of(plan, records)
+    return figures_of(plan, (record for record in each_record(Path(path)) if record.index in members))
+
+
+def summary(path: str | Path, figures: Figures) -> pd.DataFrame:
+    """`compare` of one run file with these sums."""
     return _table({stem(Path(path)): figures}, [], grid_of([(figures, figures.radii)], None))
 
 
