@@ -3,6 +3,8 @@
 import json
 
 import sigmax as sx
+from sigmax import models
+from sigmax.cli.progress import note_training_data
 
 
 def test_it_writes_the_cascade_with_the_thresholds_that_were_chosen(trained, system, tmp_path, sigmax):
@@ -26,7 +28,9 @@ def test_it_writes_the_cascade_with_the_thresholds_that_were_chosen(trained, sys
     done = sigmax("calibrate", cascade, *how, "--out", out)
     assert done.returncode == 0, done.stderr
     assert "level-0: defers below confidence" in done.stdout
+    assert "on the 137 images, at n = 1,000, alpha = 0.001: " in done.stdout
     assert "at 0.25" in done.stdout
+    assert "note: these are images the system was trained on; thresholds chosen on them" in done.stderr
     before, after = sx.load(cascade), sx.load(out)
     assert before.levels[0].voters["base"].model.confidence == 0.9
     chosen = after.levels[0].voters["base"].model.confidence
@@ -52,6 +56,19 @@ def test_it_writes_the_cascade_with_the_thresholds_that_were_chosen(trained, sys
         assert refused.returncode == 2
         assert message in refused.stderr
     assert sigmax("certify", out, "--data", "digits", "--max", 3, "--n", 200, "--out", tmp_path / "r").returncode == 0
+
+
+def test_only_images_that_a_network_was_trained_on_are_noted(trained, capsys):
+    network, digits = models.load(trained / "net.safetensors")[0], sx.data.load("digits", "train")
+    level = sx.Smoothed(models.selective(network, confidence=0.9), sigma=1.0, classes=10)
+    other = sx.Smoothed(lambda x: x.flatten(1)[:, :10], sigma=0.5, classes=10)
+    for scheme, dataset, noted in (
+        (sx.Cascade([level], last=other), digits, True),
+        (sx.Cascade([level], last=other), digits.take(range(1300, 1400)), False),
+        (other, digits, False),
+    ):
+        note_training_data(scheme, [dataset], "what follows")
+        assert ("trained on; what follows" in capsys.readouterr().err) is noted
 
 
 def test_what_cannot_be_calibrated(system, tmp_path, sigmax):

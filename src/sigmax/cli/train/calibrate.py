@@ -7,7 +7,7 @@ import typer
 
 from sigmax.cli import options as opt
 from sigmax.cli.build.networks import SystemOut, conclude
-from sigmax.cli.progress import complain, progress, resumable, say
+from sigmax.cli.progress import complain, note_training_data, progress, resumable, say
 from sigmax.errors import RequestError
 
 if TYPE_CHECKING:
@@ -53,24 +53,26 @@ def calibrate(
     scheme = _cascade(system, out, device)
     dataset = sources.load(data, split)
     held_out = dataset.take(sources.select(len(dataset), start=start, skip=skip, maximum=maximum))
+    note_training_data(scheme, [dataset, held_out], "thresholds chosen on them suit no others; give held-out images")
     kept = answers or Path(f"{out}.answers")
     how: dict[str, Any] = {"samples": asked.samples, "n": n, "alpha": alpha, "seed": seed, "answers": kept}
     with resumable(f"What networks answered is kept in {kept}."), progress(f"calibrate {out.name}") as watch:
         estimate = estimated(scheme, held_out, **how, watch=watch)
         found = chosen(estimate, asked)
-    _say(found, asked, len(held_out))
+    _say(found, asked, estimate)
     if frontier is not None:
         _write_frontier(estimate, asked.radii, frontier)
     complain("note: the estimate is optimistic, since the thresholds were chosen on these images", style="yellow")
     conclude(with_confidence(scheme, found.confidence), out)
 
 
-def _say(found: "Calibrated", asked: "CalibrateOptions", images: int) -> None:
+def _say(found: "Calibrated", asked: "CalibrateOptions", estimate: "Estimate") -> None:
     """What was chosen, and what is expected of it."""
     for j, confidence in enumerate(found.confidence):
         say(f"level-{j}: defers below confidence {confidence:.4g}")
     accuracies = ", ".join(f"{a:.1f} at {r:g}" for r, a in zip(asked.radii, found.accuracy, strict=True))
-    say(f"Estimated certified accuracy in % on the {images} images: {accuracies}.")
+    images, n, alpha = len(estimate.labels), estimate.n, estimate.alpha
+    say(f"Estimated certified accuracy in % on the {images:,} images, at n = {n:,}, alpha = {alpha:g}: {accuracies}.")
     pairs = zip(asked.radii, found.ratio, strict=True)
     ratios = ", ".join(f"{ratio:.3f} at {r:g}" for r, ratio in pairs if ratio is not None)
     if ratios:
