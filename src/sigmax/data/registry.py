@@ -96,7 +96,13 @@ class DataSource:
                 f"{request.source}: the splits are {' and '.join(self.splits)}, got {request.split!r}; "
                 f"ask for one of them (--split {self.splits[-1]}, or split={self.splits[-1]!r})"
             )
-        return self.reader(request)
+        found: object = self.reader(request)
+        if not isinstance(found, Dataset):
+            raise RequestError(
+                f"{request.source}: the reader registered for {self.kind!r} must return a sigmax.data.Dataset, got "
+                f"{type(found).__name__}; sigmax.data.as_dataset makes one of (images, labels)"
+            )
+        return found
 
 
 def register(
