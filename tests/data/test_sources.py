@@ -47,6 +47,16 @@ def test_a_reader_must_return_a_data_set():
         load("pair:x")
 
 
+def test_a_path_alone_suggests_its_source(tmp_path, monkeypatch):
+    (tmp_path / "png").mkdir()
+    monkeypatch.chdir(tmp_path)
+    for given, meant in (("my.npz", "npz:my.npz"), ("png/", "folder:png"), ("png", "folder:png")):
+        with pytest.raises(RequestError, match=f"source '{given}' .did you mean {meant}\\?.; expected one of"):
+            load(given)
+    with pytest.raises(RequestError, match="source '1{300}'; expected"):
+        load("1" * 300)
+
+
 def test_sources_of_the_library_cannot_be_replaced():
     with pytest.raises(RequestError, match="cannot be replaced"):
         register("digits")(squares)

@@ -11,6 +11,7 @@ A package makes its reader known to the command line by an entry point of the gr
 the source's and whose object is the reader: `satellite = "tiles.sigmax_reader:read"`.
 """
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -134,7 +135,7 @@ def find(kind: str) -> DataSource:
         if kind not in _SOURCES:  # it did not register itself
             register(kind)(reader)
     if kind not in _SOURCES:
-        raise RequestError(f"unknown data source {kind!r}; expected one of: {usages()}")
+        raise RequestError(f"unknown data source {kind!r}{_meant(kind)}; expected one of: {usages()}")
     return _SOURCES[kind]
 
 
@@ -142,6 +143,14 @@ def usages() -> str:
     """Every known source as a user writes it, for help texts and errors."""
     known = {kind: source.usage for kind, source in _SOURCES.items()}
     return ", ".join(known.get(kind, kind) for kind in sorted({*known, *plugins(GROUP)}))
+
+
+def _meant(path: str) -> str:
+    """Which source was meant where only its path was given, if that can be told."""
+    if path.endswith(".npz"):
+        return f" (did you mean npz:{path}?)"
+    is_folder = "/" in path or os.path.isdir(path)  # noqa: PTH112 (of any text, a path or not, it raises nothing)
+    return f" (did you mean folder:{path.rstrip('/')}?)" if is_folder else ""
 
 
 def _is_ours(reader: Reader) -> bool:
