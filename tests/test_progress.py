@@ -69,7 +69,18 @@ def test_a_given_watch_is_used_as_it_is():
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(0.2, "0 s"), (299, "299 s"), (300, "5 min"), (7199, "120 min"), (12_240, "3.4 h")]
+    ("seconds", "text"),
+    [
+        (0, "0 s"),
+        (0.004, "0.004 s"),
+        (0.37, "0.4 s"),
+        (0.97, "1 s"),
+        (1.2, "1 s"),
+        (299, "299 s"),
+        (300, "5 min"),
+        (7199, "120 min"),
+        (12_240, "3.4 h"),
+    ],
 )
 def test_long_durations_are_said_in_minutes_and_hours(seconds, text):
     assert spoken(seconds) == text

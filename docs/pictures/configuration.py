@@ -6,6 +6,7 @@ from pathlib import Path
 
 from sigmax.cli.bench import BenchKeys
 from sigmax.cli.train.keys import (
+    CalibrateKeys,
     ClassifierKeys,
     DenoiserKeys,
     FieldKeys,
@@ -18,7 +19,6 @@ from sigmax.config.fields import fields_of, is_model, members
 from sigmax.config.tables import markdown
 from sigmax.pipeline.compare.config import CompareConfig, Table
 from sigmax.pipeline.config import PipelineConfig
-from sigmax.train.calibrate import CalibrateOptions
 from sigmax.train.loop.settings import Settings
 from sigmax.train.methods.data_dependent import DataDependent
 from sigmax.train.methods.registry import known
@@ -45,7 +45,7 @@ VERBS = {
     "train denoiser": DenoiserKeys,
     "finetune": FinetuneKeys,
     "label": LabelKeys,
-    "calibrate": CalibrateOptions,
+    "calibrate": CalibrateKeys,
     "bench": BenchKeys,
     "diagnose gradients": MethodKeys,
 }

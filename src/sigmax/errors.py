@@ -12,6 +12,11 @@ class RunError(RuntimeError):
     """The request was fine but the run failed: says what is safe and how to go on. Exit code 1."""
 
 
+def resizing(side: int | str = "N") -> str:
+    """How pictures are resized: some verbs have an option, some a key, and Python an argument."""
+    return f"--image-size {side} (--set image_size={side} where a verb has no such option; size={side} in Python)"
+
+
 def needs(package: str, *, extra: str, why: str) -> Any:
     """A package that only some uses need, or an error that says how to get it."""
     try:

@@ -158,7 +158,9 @@ def eta(done: int, total: int, before: int, seconds: float, note: str) -> str:
 
 
 def spoken(seconds: float) -> str:
-    """A duration as one says it: '12 s', '25 min', '3.4 h'."""
+    """A duration as one says it: '0.4 s', '12 s', '25 min', '3.4 h'."""
+    if 0.001 <= seconds < 1:
+        return f"{seconds:.1g} s"
     if seconds < 300:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:,.1f} h"

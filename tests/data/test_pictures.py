@@ -58,7 +58,7 @@ def test_different_sizes_need_a_size(tmp_path):
     files = [save(tmp_path / f"{i}.png", noise(5, 5 + i // 2)) for i in range(4)]
     with pytest.raises(RequestError) as refusal:
         survey(files, None)
-    for word in [f"{files[0]} is 5x5", f"{files[2]} is 6x5", "--image-size"]:
+    for word in [f"{files[0]} is 5x5", f"{files[2]} is 6x5", "--image-size", "--set image_size=N", "size=N"]:
         assert word in str(refusal.value)
     assert read(survey(files, 3), 0, 3).shape == (2, 3, 3, 3)
 

@@ -41,6 +41,22 @@ def test_an_unknown_source_lists_what_is_known():
     assert f"'imagenet'; expected one of: {listed}" in str(refusal.value)
 
 
+def test_a_reader_must_return_a_data_set():
+    register("pair")(lambda _: (np.zeros((2, 1, 3, 3)), [0, 1]))
+    with pytest.raises(RequestError, match="pair:x: the reader registered for 'pair' must return .*Dataset, got tuple"):
+        load("pair:x")
+
+
+def test_a_path_alone_suggests_its_source(tmp_path, monkeypatch):
+    (tmp_path / "png").mkdir()
+    monkeypatch.chdir(tmp_path)
+    for given, meant in (("my.npz", "npz:my.npz"), ("png/", "folder:png"), ("png", "folder:png")):
+        with pytest.raises(RequestError, match=f"source '{given}' .did you mean {meant}\\?.; expected one of"):
+            load(given)
+    with pytest.raises(RequestError, match="source '1{300}'; expected"):
+        load("1" * 300)
+
+
 def test_sources_of_the_library_cannot_be_replaced():
     with pytest.raises(RequestError, match="cannot be replaced"):
         register("digits")(squares)

@@ -431,5 +431,5 @@ def test_convolutions_get_their_channels_last_and_a_model_that_insists_gets_them
 
 
 def test_a_wrong_image_size_suggests_the_option_that_resizes():
-    with pytest.raises(sx.RequestError, match="resized by --image-size N, or size=N of sx.data.load"):
+    with pytest.raises(sx.RequestError, match=r"resized by --image-size N \(--set image_size=N where .*; size=N in"):
         sx.Smoothed(Easy(), sigma=0.5, classes=5).certify(torch.rand(1, 3, 9, 9))

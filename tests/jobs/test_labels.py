@@ -324,7 +324,8 @@ def other_classes(bars):
 REFUSED = [  # only the last expert is ever wrong: all are checked before the first starts
     (lambda e, _: {"experts": []}, "at least one expert"),
     (lambda e, _: {"experts": e[0]}, "expected a list of experts, got one scheme"),
-    (lambda e, _: {"experts": [*e, always(0)]}, "experts must be schemes such as Smoothed"),
+    (lambda *_: {"experts": nn.Linear(9, 3)}, "expected a list of experts, got Linear; each is a scheme"),
+    (lambda e, _: {"experts": [*e, always(0)]}, "an expert must be a scheme such as sx.Smoothed"),
     (lambda e, _: {"experts": [*e, smoothed(always(0), classes=4)]}, "they have 3, 3, 3, 4 classes"),
     (lambda _, bars: {"dataset": other_classes(bars)}, "the experts have 3 classes, but two has 2"),
     (lambda _, bars: {"dataset": bars.images}, "labels are made of a data set, got ndarray"),

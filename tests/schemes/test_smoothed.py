@@ -123,7 +123,9 @@ def test_a_rule_survives_its_description(bound):
         ({"bound": "two-sided"}, "one-sided, runner-up; got 'two-sided'"),
         ({"batch": 0}, "batch must be a whole number"),
         ({"dtype": torch.float64}, "dtype must be one of"),
-        ({"model": 3}, "model must be callable"),
+        ({"model": 3}, r"model must be callable \(batch -> logits or class ids\); got int$"),
+        ({"model": "mine.pth"}, r"got str\. A file's network is .*open_program.* load_state_dict\. .*sx\.load"),
+        ({"model": torch.nn.Linear(2, 2).state_dict()}, "got OrderedDict; if it is a state dict, build the network"),
     ],
 )
 def test_a_scheme_that_makes_no_sense_is_refused(arguments, message):

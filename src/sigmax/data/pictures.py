@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sigmax.errors import RequestError, needs
+from sigmax.errors import RequestError, needs, resizing
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -123,7 +123,7 @@ def _common_size(files: Sequence[Path], sizes: Sequence[tuple[int, int]]) -> tup
         if size != sizes[0]:
             raise RequestError(
                 f"all images must have one size: {files[0]} is {width}x{height} but {file} is "
-                f"{size[0]}x{size[1]}; give --image-size (size= in Python) to resize and crop them"
+                f"{size[0]}x{size[1]}; give {resizing()} to resize and crop them"
             )
     return height, width
 

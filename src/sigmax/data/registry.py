@@ -11,6 +11,7 @@ A package makes its reader known to the command line by an entry point of the gr
 the source's and whose object is the reader: `satellite = "tiles.sigmax_reader:read"`.
 """
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,7 +97,13 @@ class DataSource:
                 f"{request.source}: the splits are {' and '.join(self.splits)}, got {request.split!r}; "
                 f"ask for one of them (--split {self.splits[-1]}, or split={self.splits[-1]!r})"
             )
-        return self.reader(request)
+        found: object = self.reader(request)
+        if not isinstance(found, Dataset):
+            raise RequestError(
+                f"{request.source}: the reader registered for {self.kind!r} must return a sigmax.data.Dataset, got "
+                f"{type(found).__name__}; sigmax.data.as_dataset makes one of (images, labels)"
+            )
+        return found
 
 
 def register(
@@ -128,7 +135,7 @@ def find(kind: str) -> DataSource:
         if kind not in _SOURCES:  # it did not register itself
             register(kind)(reader)
     if kind not in _SOURCES:
-        raise RequestError(f"unknown data source {kind!r}; expected one of: {usages()}")
+        raise RequestError(f"unknown data source {kind!r}{_meant(kind)}; expected one of: {usages()}")
     return _SOURCES[kind]
 
 
@@ -136,6 +143,14 @@ def usages() -> str:
     """Every known source as a user writes it, for help texts and errors."""
     known = {kind: source.usage for kind, source in _SOURCES.items()}
     return ", ".join(known.get(kind, kind) for kind in sorted({*known, *plugins(GROUP)}))
+
+
+def _meant(path: str) -> str:
+    """Which source was meant where only its path was given, if that can be told."""
+    if path.endswith(".npz"):
+        return f" (did you mean npz:{path}?)"
+    is_folder = "/" in path or os.path.isdir(path)  # noqa: PTH112 (of any text, a path or not, it raises nothing)
+    return f" (did you mean folder:{path.rstrip('/')}?)" if is_folder else ""
 
 
 def _is_ours(reader: Reader) -> bool:

@@ -5,12 +5,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sigmax.errors import RequestError, RunError
+from sigmax.errors import RequestError, RunError, resizing
 
 MASKED = -50.0  # a class this far behind the leading one is out of the vote
 
 _ONE_INPUT = ". If the input is a single one and not a batch, add the batch axis: x[None]"
-_OTHER_SIZE = ". Pictures of another size are resized by --image-size N, or size=N of sx.data.load"
+_OTHER_SIZE = f". Pictures of another size are resized by {resizing()}"
 _HINTS = {2: _ONE_INPUT, 3: _ONE_INPUT, 4: _OTHER_SIZE}  # by the axes of a batch
 
 

@@ -15,7 +15,7 @@ from sigmax.engine.outputs import class_ids, raised_by_model
 from sigmax.engine.precision import check_computes_in, full_precision
 from sigmax.engine.settings import Model, Precision, batch_size, cpu_batch, device_of, dtype_of
 from sigmax.errors import RequestError, RunError
-from sigmax.models.adapters.exported import as_callable
+from sigmax.models.adapters.exported import called
 from sigmax.models.answers import as_tensor
 from sigmax.noise.gaussian import trial_copies
 
@@ -49,10 +49,7 @@ class Voter:
         votes: bool = True,
         parts: tuple[int, ...] | None = None,
     ) -> None:
-        model = as_callable(model)
-        if not callable(model):
-            raise RequestError(f"model must be callable (batch -> logits or class ids); got {type(model).__name__}")
-        self.model = model
+        self.model = model = called(model, "logits or class ids")
         self.classes = classes
         self.device = device_of(model, device)
         self.dtype = dtype_of(dtype)

@@ -26,7 +26,7 @@ from sigmax.records.run import Run, read
 from sigmax.request import refuse_other
 from sigmax.rules.sampling import Kind, Sampling, asked
 from sigmax.schemes.dual import Dual
-from sigmax.schemes.scheme import Scheme
+from sigmax.schemes.scheme import Scheme, expect_scheme
 from sigmax.systems.behaviour import HINT, behaviour, known_by_behaviour_alone
 from sigmax.systems.folder import fingerprint
 from sigmax.version import __version__
@@ -105,6 +105,7 @@ def certify_file(
 
     question: the other arguments of `certify_run`, all of them.
     """
+    expect_scheme(scheme)
     helpers = chosen(workers, backend, gpus_per_worker)
     if helpers is not None:
         helpers.check(scheme)
@@ -163,7 +164,7 @@ def plan_run(
 
 def recall_run(scheme: Scheme, run: Run, dataset: object) -> None:
     """Give a scheme the memory of a finished or unfinished run, so that its next answers agree with that run's."""
-    data = as_dataset(dataset, classes=scheme.classes)
+    data = as_dataset(dataset, classes=expect_scheme(scheme).classes)
     there = {"system": run.plan.system, "data": run.plan.data.get("fingerprint"), "behaviour": run.plan.behaviour}
     here = {"system": fingerprint(scheme), "data": data.fingerprint, "behaviour": behaviour(scheme, data.shape)}
     what = f"{run.path} is a run of another system or of other data"

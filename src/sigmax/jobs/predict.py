@@ -8,7 +8,7 @@ from sigmax.jobs.backends.work import Group, Predicted, Predicting
 from sigmax.jobs.backends.workers import chosen, results_of
 from sigmax.progress import Watch, shown
 from sigmax.rules.certificate import Prediction
-from sigmax.schemes.scheme import Scheme
+from sigmax.schemes.scheme import Scheme, expect_scheme
 
 TOGETHER = 64  # inputs of a group; predictions of few samples fill batches only together
 
@@ -30,6 +30,7 @@ def predict_all(
 
     Without a seed a fresh secret one is sampled for all of them. Other options: as for `certify_run`.
     """
+    expect_scheme(scheme)
     helpers = chosen(workers, backend, gpus_per_worker)
     data = as_dataset(dataset, classes=scheme.classes)
     job = Predicting(scheme, n, alpha, secrets.randbits(64) if seed is None else seed)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from torch import Tensor, nn
 
-from sigmax.errors import RequestError
+from sigmax.errors import RequestError, resizing
 from sigmax.models.architectures.registry import all_options, build
 from sigmax.models.checkpoints.description import Description
 from sigmax.models.normalise import Normalise
@@ -43,7 +43,7 @@ def check_shape(images: Tensor, description: Description) -> None:
         return
     advice = "Use one for these images"
     if len(found) == 3 and found[0] == channels and height == width:
-        advice += f", or resize pictures by --image-size {height}, which is size={height} of sx.data.load"
+        advice += f", or resize pictures: {resizing(height)}"
     raise RequestError(
         f"this {description.architecture!r} is for images of shape {description.input_shape}; got {found}. {advice}"
     )

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from sigmax.errors import RequestError
-from sigmax.models.adapters.exported import as_callable
+from sigmax.models.adapters.exported import called
 from sigmax.numbers import is_number
 
 
@@ -55,9 +55,7 @@ class Selective(nn.Module):
 
 def selective(model: Callable[..., Tensor], *, confidence: float) -> Selective:
     """The model (batch -> logits), voting to defer where its largest softmax probability is below `confidence`."""
-    model = as_callable(model)
-    if not callable(model):
-        raise RequestError(f"model must be callable (batch -> logits); got {type(model).__name__}")
+    model = called(model, "logits")
     if bool(getattr(model, "defers", False)):
         raise RequestError("this model defers already; give the classifier inside it, with another confidence")
     return Selective(model, confidence)

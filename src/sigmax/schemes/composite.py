@@ -10,7 +10,7 @@ from sigmax.rules.certificate import joined
 from sigmax.rules.procedure import Rule
 from sigmax.rules.registry import check_part
 from sigmax.schemes.fields import SigmaField
-from sigmax.schemes.scheme import Domain, Scheme
+from sigmax.schemes.scheme import Domain, Scheme, expect_scheme
 
 
 class Composite(Scheme):
@@ -43,12 +43,9 @@ class Composite(Scheme):
 
 def check_scheme(value: object, what: str) -> Scheme:
     """The scheme, if another can build on its certificates."""
-    if not isinstance(value, Scheme):
-        raise RequestError(
-            f"{what} must be a scheme such as Smoothed(model, sigma=0.5, classes=10); got {type(value).__name__}"
-        )
-    check_part(value.rule)
-    return value
+    scheme = expect_scheme(value, what)
+    check_part(scheme.rule)
+    return scheme
 
 
 def _voters(parts: Mapping[str, Scheme]) -> dict[str, Voter]:

@@ -234,6 +234,17 @@ class Scheme:
         return written
 
 
+def expect_scheme(value: object, what: str | None = None) -> Scheme:
+    """The scheme, if it is one; `what` is what the caller takes it for."""
+    if isinstance(value, Scheme):
+        return value
+    got = f"the class {value.__name__}, not an object of it" if isinstance(value, type) else type(value).__name__
+    if isinstance(value, str | Path):
+        got = f"{str(value)!r}; sx.load reads a system's folder"
+    expected = "expected a scheme" if what is None else f"{what} must be a scheme"
+    raise RequestError(f"{expected} such as sx.Smoothed(model, sigma=0.5, classes=10); got {got}")
+
+
 def check_inputs(x: Inputs, domain: Domain) -> Tensor:
     """A batch of finite floats within the domain, as float32 on the CPU."""
     if not isinstance(x, Tensor):

@@ -26,7 +26,7 @@ from sigmax.rules.procedure import NETWORK
 from sigmax.rules.registry import rebuild
 from sigmax.schemes.fields import SigmaField
 from sigmax.schemes.registry import build
-from sigmax.schemes.scheme import Scheme
+from sigmax.schemes.scheme import Scheme, expect_scheme
 from sigmax.systems import zoo
 from sigmax.systems.behaviour import HINT, behaviour, input_shape
 from sigmax.systems.fields import check_fields, field_file, load_field, save_fields
@@ -54,7 +54,7 @@ def save(scheme: Scheme, folder: str | Path, *, store: Store = "fp32") -> Path:
 
     `store="bf16"`: half the room; what is written, and its fingerprint, is the system with its weights so rounded.
     """
-    folder, scheme = Path(folder), as_stored(scheme, store)
+    folder, scheme = Path(folder), as_stored(expect_scheme(scheme), store)
     networks = entries(scheme)
     check_fields(scheme)
     _refuse_other(folder, scheme)

@@ -65,6 +65,18 @@ def test_each_kind_from_checkpoint_to_report(words, says, verified, net, system,
             assert verified in done.stdout
 
 
+@pytest.mark.parametrize("name", ["mine.pt2", "mine.onnx", "mine.pth"])
+def test_a_cascade_of_other_files_is_built_in_python(name, net, tmp_path, sigmax):
+    other = tmp_path / name
+    other.write_bytes(net.read_bytes())
+    for parts in ((other, net), (net, other)):
+        refused = sigmax("build", "cascade", *parts, "--out", tmp_path / "cascade")
+        assert refused.returncode == 2
+        said = " ".join(refused.stderr.split())
+        assert f"{other} cannot be used here: levels are checkpoints that sigmax trained or imported" in said
+        assert "in Python: sx.models.open_program" in said
+
+
 def test_a_cascade_holds_what_was_asked_for(net, system, tmp_path, sigmax):
     words = ("--sigma", "1,0.5", "--confidence", "0.6,0", "--threshold", "0.5,0.6")
     assert sigmax("build", "cascade", net, net, system, *words, "--out", tmp_path / "cascade").returncode == 0

@@ -2,6 +2,8 @@
 
 import json
 
+from PIL import Image
+
 import sigmax as sx
 from sigmax import models
 from sigmax.cli.progress import note_training_data
@@ -69,6 +71,22 @@ def test_only_images_that_a_network_was_trained_on_are_noted(trained, capsys):
     ):
         note_training_data(scheme, [dataset], "what follows")
         assert ("trained on; what follows" in capsys.readouterr().err) is noted
+
+
+def test_pictures_of_odd_sizes_are_resized_by_a_key(trained, system, tmp_path, sigmax):
+    digits, cascade, photos = sx.data.load("digits", "train"), tmp_path / "cascade", tmp_path / "photos"
+    for i in range(60):
+        file = photos / "train" / str(digits.labels[i]) / f"{i}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray((255 * digits.pixels([i])[0, 0]).astype("uint8")).resize((16, 16 + i % 2)).save(file)
+    words = ("--sigma", "1.0", "--out", cascade)
+    assert sigmax("build", "cascade", trained / "net.safetensors", system, *words).returncode == 0
+    how = ("calibrate", cascade, "--data", f"folder:{photos}", "--split", "train", "--set", "samples=50")
+    refused = sigmax(*how, "--out", tmp_path / "tuned")
+    assert refused.returncode == 2
+    assert "--set image_size=N where a verb has no such option" in " ".join(refused.stderr.split())
+    done = sigmax(*how, "--set", "image_size=8", "--out", tmp_path / "tuned")
+    assert done.returncode == 0, done.stderr
 
 
 def test_what_cannot_be_calibrated(system, tmp_path, sigmax):

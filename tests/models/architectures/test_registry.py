@@ -56,6 +56,15 @@ def test_a_builder_that_gives_other_classes_is_refused(registrations_are_forgott
         models.build("ten", classes=3, input_shape=(1, 2, 2))
 
 
+@pytest.mark.parametrize(("built", "got"), [(None, "NoneType"), (nn.Flatten, "the class Flatten")])
+def test_a_builder_that_gives_no_network_is_refused(registrations_are_forgotten, built, got):
+    models.register("empty")(lambda **_: built)
+    models.register("empty-denoiser", denoiser=True)(lambda **_: built)
+    for name, classes in (("empty", 3), ("empty-denoiser", 0)):
+        with pytest.raises(RequestError, match=f"registered as '{name}' must return a torch.nn.Module; got {got}"):
+            models.build(name, classes=classes, input_shape=(1, 2, 2))
+
+
 def test_an_option_without_default_must_be_given(registrations_are_forgotten):
     models.register("needy")(lambda *, classes, input_shape, size: nn.Flatten())
     with pytest.raises(RequestError, match="needs a value for size"):

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from sigmax.schemes.scheme import Scheme
     from sigmax.schemes.smoothed import Smoothed
 
+OTHERS = (*(ending for ending in shared.WEIGHTS if ending != ".safetensors"), ".onnx", ".pt2")
+
 
 def cascade(
     parts: Annotated[
@@ -114,10 +116,20 @@ def _level(
         raise RequestError(
             f"{path} is a folder, and a level is a checkpoint, such as NAME.safetensors: only the last may be a system"
         )
+    _check_checkpoint(path)
     model, description = shared.base_network(path, denoiser, others)
     own = shared.noise_of(path, description, noise, level, grid=grid)
     base = selective(model, confidence=confidence) if confidence else model
     return Smoothed(base, noise=own, classes=description.classes)
+
+
+def _check_checkpoint(path: Path) -> None:
+    if path.is_file() and path.suffix in OTHERS:
+        raise RequestError(
+            f"{path} cannot be used here: levels are checkpoints that sigmax trained or imported, NAME.safetensors. "
+            "Build a cascade of other files in Python: sx.models.open_program, sx.models.selective over a network that "
+            "defers, and sx.Cascade([sx.Smoothed(...), ...], last=...).save(FOLDER)"
+        )
 
 
 def _last(source: str, denoiser: str | None, grid: int | None) -> "Scheme":
@@ -127,4 +139,5 @@ def _last(source: str, denoiser: str | None, grid: int | None) -> "Scheme":
     if Path(source).suffix == ".safetensors":
         split = shared.trained_split(Path(source))
         return split if split is not None else _level(Path(source), None, None, 0.0, denoiser, [], grid=grid)
+    _check_checkpoint(Path(source))
     return systems.load(source)

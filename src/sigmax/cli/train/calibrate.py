@@ -34,7 +34,7 @@ def calibrate(
     frontier: Annotated[Path | None, typer.Option(help="Also write the frontier: .json, or .png or .pdf.")] = None,
     device: opt.Device = None,
     changes: opt.Changes = None,
-    keys: Annotated[bool, opt.keys("sigmax.train.calibrate:CalibrateOptions")] = False,
+    keys: Annotated[bool, opt.keys("sigmax.cli.train.keys:CalibrateKeys")] = False,
 ) -> None:
     """Choose the confidence below which each level of a cascade defers, on images that no network was trained on.
 
@@ -44,14 +44,15 @@ def calibrate(
     Example: `sigmax calibrate systems/cascade --data npz:held-out.npz --split test --out systems/tuned`
     """
     from sigmax import data as sources
+    from sigmax.cli.train.keys import CalibrateKeys
     from sigmax.config import with_changes
-    from sigmax.train.calibrate import CalibrateOptions, chosen, estimated, with_confidence
+    from sigmax.train.calibrate import chosen, estimated, with_confidence
 
     if frontier is not None and frontier.suffix not in (".json", ".png", ".pdf"):
         raise RequestError(f"--frontier is written as FILE.json, FILE.png or FILE.pdf; got {frontier}")
-    asked = with_changes(CalibrateOptions(), changes or [])
+    asked = with_changes(CalibrateKeys(), changes or [])
     scheme = _cascade(system, out, device)
-    dataset = sources.load(data, split)
+    dataset = sources.load(data, split, size=asked.image_size)
     held_out = dataset.take(sources.select(len(dataset), start=start, skip=skip, maximum=maximum))
     note_training_data(scheme, [dataset, held_out], "thresholds chosen on them suit no others; give held-out images")
     kept = answers or Path(f"{out}.answers")

@@ -7,6 +7,7 @@ from pydantic import Field
 
 from sigmax.config.validation import Count, Options, Positive, Share, Weight, about
 from sigmax.pipeline.tables import FinetuneConfig, LabelOptions
+from sigmax.train.calibrate import CalibrateOptions
 from sigmax.train.loop.settings import Settings
 
 Loop = Annotated[Settings, about("the training loop")]
@@ -78,6 +79,12 @@ class FinetuneKeys(FinetuneConfig):
 
 class LabelKeys(LabelOptions):
     """Of `label`."""
+
+    image_size: ImageSize = None
+
+
+class CalibrateKeys(CalibrateOptions):
+    """Of `calibrate`."""
 
     image_size: ImageSize = None
 

@@ -24,7 +24,7 @@ from sigmax.progress import Watch, shown
 from sigmax.records.lines import Record
 from sigmax.records.run import Run, read
 from sigmax.request import refuse_other
-from sigmax.schemes.scheme import Scheme
+from sigmax.schemes.scheme import Scheme, expect_scheme
 from sigmax.systems.behaviour import HINT, behaviour
 from sigmax.systems.folder import fingerprint
 
@@ -70,6 +70,7 @@ def attack_run(
     `maximum`: consider only the first so many inputs of the run, by index. `together`: how many inputs to search around
     at once (default: as many as fill a GPU; on a CPU 1). `seen` is called with each result.
     """
+    expect_scheme(scheme)
     run = run if isinstance(run, Run) else read(run)
     options = options or Attack()
     data = as_dataset(dataset, classes=scheme.classes)

@@ -31,7 +31,7 @@ from sigmax.rules.registry import check_part
 from sigmax.rules.routed.parts import expert_name
 from sigmax.rules.sampling import Kind, Sampling
 from sigmax.rules.sampling import asked as asked_of
-from sigmax.schemes.scheme import Scheme
+from sigmax.schemes.scheme import Scheme, expect_scheme
 from sigmax.systems.behaviour import behaviour
 from sigmax.systems.folder import fingerprint
 
@@ -206,14 +206,12 @@ def _checked(
     dataset.needed_labels("learning which expert certifies which input")
     if isinstance(experts, Scheme):
         raise RequestError("expected a list of experts, got one scheme; of a Dual give its .experts")
+    if not isinstance(experts, Sequence):
+        raise RequestError(f"expected a list of experts, got {type(experts).__name__}; each is a scheme")
     if not experts:
         raise RequestError("labels need at least one expert, got none; give the systems the router chooses among")
     for expert in experts:
-        if not isinstance(expert, Scheme):
-            raise RequestError(
-                f"experts must be schemes such as Smoothed(model, sigma=0.5, classes=10); got {type(expert).__name__}"
-            )
-        check_part(expert.rule)  # what no router can build on teaches none
+        check_part(expect_scheme(expert, "an expert").rule)  # what no router can build on teaches none
     classes = [expert.classes for expert in experts]
     if len(set(classes)) > 1:
         raise RequestError(f"the experts must have the same classes; they have {', '.join(map(str, classes))} classes")

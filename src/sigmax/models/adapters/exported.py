@@ -6,8 +6,9 @@ file is checked first, and what it asks for beyond tensors and torch's own opera
 
 import io
 import json
+import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -53,6 +54,23 @@ def as_callable(model: Any) -> Any:
     if model not in _modules:
         _modules[model] = model.module()
     return _modules[model]
+
+
+def called(model: Any, answers: str) -> Any:
+    """The model as a callable; refused where it is none, with how what a file holds becomes one."""
+    model = as_callable(model)
+    if callable(model):
+        return model
+    advice = ""
+    if isinstance(model, str | os.PathLike):
+        advice = (
+            ". A file's network is sx.models.load(FILE)[0] of a checkpoint by sigmax, sx.models.open_program(FILE) of "
+            "an ONNX, .pt2 or TorchScript file; of a state dict build the network and call load_state_dict. A "
+            "system's folder is read by sx.load(FOLDER)"
+        )
+    elif isinstance(model, Mapping):
+        advice = "; if it is a state dict, build the network, call load_state_dict on it and give the network"
+    raise RequestError(f"model must be callable (batch -> {answers}); got {type(model).__name__}{advice}")
 
 
 def exported_module(content: bytes, source: str) -> nn.Module:

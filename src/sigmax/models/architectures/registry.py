@@ -78,8 +78,8 @@ def build(name: str, *, classes: int, input_shape: tuple[int, int, int], **optio
         raise RequestError(f"{name!r} is a classifier, no denoiser; denoisers are: {known}")
     try:
         if not classes:
-            return builder(input_shape=input_shape, **complete).eval()
-        network = builder(classes=classes, input_shape=input_shape, **complete).eval()
+            return _module(builder(input_shape=input_shape, **complete), name).eval()
+        network = _module(builder(classes=classes, input_shape=input_shape, **complete), name).eval()
         with torch.no_grad():
             logits = network(torch.zeros(2, *input_shape))
     except RequestError:
@@ -122,6 +122,13 @@ def _builder(name: str) -> Builder:
     found = _architectures[name].builder
     builder: Builder = import_module(found).build if isinstance(found, str) else found
     return builder
+
+
+def _module(built: object, name: str) -> nn.Module:
+    if isinstance(built, nn.Module):
+        return built
+    got = f"the class {built.__name__}" if isinstance(built, type) else type(built).__name__
+    raise RequestError(f"the builder registered as {name!r} must return a torch.nn.Module; got {got}")
 
 
 def _listed(items: Any) -> str:
