@@ -42,7 +42,9 @@ Compile = Annotated[
 ]
 Sampling = Annotated[Literal["fixed", "adaptive"], typer.Option(help="N samples a stage, or no more than matter.")]
 Targets = Annotated[str | None, typer.Option(help="Adaptive: ask only which of these radii hold, as 0.25,0.5,1.")]
-Tolerance = Annotated[float | None, typer.Option(help="Adaptive: the radius up to this share of sigma.")]
+Tolerance = Annotated[
+    float | None, typer.Option(help="Adaptive: stop once the radius is known to within this share of sigma.")
+]
 Store = Annotated[Literal["fp32", "bf16"], typer.Option(help="bf16: round the weights and store them so.")]
 Code = Annotated[
     list[str] | None,
