@@ -63,7 +63,7 @@ FileChanges = Annotated[list[str] | None, typer.Option("--set", help="KEY=VALUE 
 
 
 def keys(source: str) -> Any:
-    """The option `--keys`; source: "module:name" of a model, or of a function that returns models by title."""
+    """The option `--keys`; source: "module:name" of a model, or of a function that returns Markdown tables by title."""
 
     def show(asked: bool) -> None:
         if not asked:
@@ -75,8 +75,8 @@ def keys(source: str) -> Any:
 
         module, _, name = source.partition(":")
         found = getattr(import_module(module), name)
-        for title, model in ({"Keys of --set": found} if isinstance(found, type) else found()).items():
-            console.print(Markdown(f"{title}\n\n{markdown(model)}"))
+        for title, table in ({"Keys of --set": markdown(found)} if isinstance(found, type) else found()).items():
+            console.print(Markdown(f"{title}\n\n{table}"))
         raise typer.Exit
 
     return typer.Option("--keys", help="List the keys of --set and end.", callback=show, is_eager=True)
