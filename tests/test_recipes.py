@@ -237,7 +237,7 @@ def test_the_recipe_for_photographs_scaled_down_runs_to_its_end(photographs, tmp
     names = {phase.name.split("-")[0]: phase.name for phase in reversed(Pipeline(config).phases())}
     kinds = (
         "train sigma",
-        "answers of sigma",
+        "calibration outputs of sigma",
         "calibrate",
         "make labels",
         "train router",

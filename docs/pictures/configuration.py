@@ -22,7 +22,7 @@ from sigmax.pipeline.config import PipelineConfig
 from sigmax.train.loop.settings import Settings
 from sigmax.train.methods.data_dependent import DataDependent
 from sigmax.train.methods.registry import known
-from sigmax.train.router.options import OBJECTIVES
+from sigmax.train.router.options import DECIDED, OBJECTIVES, OPTIONAL
 
 HEAD = """# Configuration
 
@@ -94,7 +94,7 @@ def _settings() -> Iterator[str]:
     for objective, loss in OBJECTIVES.items():
         yield f'### [router.loss] with `objective = "{objective}"`'
         yield (loss.__doc__ or "").strip().partition("\n\n")[0]
-        yield markdown(loss, nested=False, without=("sigma", "noise", "shares", "scale"))
+        yield markdown(loss, nested=False, without=DECIDED, optional=OPTIONAL)
     own = {name: method for name, method in known().items() if method.kind.__module__.startswith("sigmax.")}
     for name, method in own.items():
         yield f'### [experts.hyper] with `method = "{name}"`'

@@ -72,6 +72,14 @@ def test_the_keys_of_set_are_listed_without_other_options(verb, words, sigmax):
         assert word.replace("`", "") in shown.stdout
 
 
+@pytest.mark.parametrize("verb", ["train classifier", "train router", "diagnose gradients"])
+def test_no_key_is_required_where_the_verb_fills_it_in(verb, sigmax):
+    shown = sigmax(*verb.split(), "--keys")
+    assert shown.returncode == 0, shown.stderr
+    assert "default" in shown.stdout
+    assert "required" not in shown.stdout
+
+
 def test_a_wrong_key_names_the_right_ones(sigmax, tmp_path):
     words = ["train", "classifier", "--data", "digits", "--sigma", 0.5, "--out", tmp_path / "n.safetensors", "--set"]
     for change, message in (

@@ -274,7 +274,7 @@ CERTIFY = {"--data": "digits", "--out": "run.jsonl", "--max": "2"}
         ({"--seed": "-1"}, "seed must be a whole number"),
         ({"--data": "nowhere"}, "nowhere"),
         ({"--data": "cifar10:absent"}, "absent"),
-        ({"--data": "npz:channels.npz"}, "is for images of shape (1, 8, 8); got (3, 8, 8)"),
+        ({"--data": "npz:channels.npz"}, "takes images of shape (1, 8, 8); got (3, 8, 8)"),
         ({"--data": "npz:size.npz"}, "got (1, 9, 9). Use one for these images, or resize pictures: --image-size 8"),
         ({"--data": "npz:classes.npz"}, "or save the data with classes=[10 names]: its largest label"),
         ({"--data": "npz:names.npz"}, "certify the data the system was trained for\n"),

@@ -91,13 +91,14 @@ def certify(
 
 def _printed(dataset: "Dataset") -> "Callable[[Record], None]":
     """Prints each record as it is written, as `sigmax show` does, and behind it the file of an image folder's."""
-    from sigmax.cli.runs.inputs import HEADER, line
+    from sigmax.cli.runs.inputs import header, line
 
     def show(record: "Record") -> None:
         files = dataset.files_at([record.index])
-        say(line(record) if files is None else f"{line(record)}  {files[0]}")
+        text = line(record, classes=dataset.classes)
+        say(text if files is None else f"{text}  {files[0]}")
 
-    say(HEADER)
+    say(header(dataset.classes))
     return show
 
 

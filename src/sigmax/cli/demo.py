@@ -171,6 +171,8 @@ What was shown:
     calibration."""
 NEXT = """
 Next:
+  # where `make demo` installed sigmax
+  source .venv/bin/activate
   # every input: its class, radius and sigma, and what limits the radius
   sigmax show {cascade} --sort radius
   # one input, stage by stage

@@ -42,7 +42,9 @@ Compile = Annotated[
 ]
 Sampling = Annotated[Literal["fixed", "adaptive"], typer.Option(help="N samples a stage, or no more than matter.")]
 Targets = Annotated[str | None, typer.Option(help="Adaptive: ask only which of these radii hold, as 0.25,0.5,1.")]
-Tolerance = Annotated[float | None, typer.Option(help="Adaptive: the radius up to this share of sigma.")]
+Tolerance = Annotated[
+    float | None, typer.Option(help="Adaptive: stop once the radius is known to within this share of sigma.")
+]
 Store = Annotated[Literal["fp32", "bf16"], typer.Option(help="bf16: round the weights and store them so.")]
 Code = Annotated[
     list[str] | None,
@@ -61,7 +63,7 @@ FileChanges = Annotated[list[str] | None, typer.Option("--set", help="KEY=VALUE 
 
 
 def keys(source: str) -> Any:
-    """The option `--keys`; source: "module:name" of a model, or of a function that returns models by title."""
+    """The option `--keys`; source: "module:name" of a model, or of a function that returns Markdown tables by title."""
 
     def show(asked: bool) -> None:
         if not asked:
@@ -73,8 +75,8 @@ def keys(source: str) -> Any:
 
         module, _, name = source.partition(":")
         found = getattr(import_module(module), name)
-        for title, model in ({"Keys of --set": found} if isinstance(found, type) else found()).items():
-            console.print(Markdown(f"{title}\n\n{markdown(model)}"))
+        for title, table in ({"Keys of --set": markdown(found)} if isinstance(found, type) else found()).items():
+            console.print(Markdown(f"{title}\n\n{table}"))
         raise typer.Exit
 
     return typer.Option("--keys", help="List the keys of --set and end.", callback=show, is_eager=True)

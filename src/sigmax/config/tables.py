@@ -23,14 +23,18 @@ def json_schema(model: type) -> dict[str, Any]:
     return {"$schema": DIALECT, **TypeAdapter(model).json_schema()}
 
 
-def markdown(model: type, *, nested: bool = True, without: Container[str] = ()) -> str:
-    """A Markdown table of the model's keys; with `nested`, keys of tables below have dotted paths."""
+def markdown(model: type, *, nested: bool = True, without: Container[str] = (), optional: Container[str] = ()) -> str:
+    """A Markdown table of the model's keys; with `nested`, keys of tables below have dotted paths.
+
+    without, optional: keys that are left out, and those that the model requires but whoever reads the keys fills in.
+    """
     head = ["| key | type | default | |", "|---|---|---|---|"]
-    rows = [row for row in _rows(model, nested) if row[0].strip("`") not in without]
+    found = ((row[0].strip("`"), row) for row in _rows(model, nested))
+    rows = [(*row[:2], "" if key in optional else row[2], row[3]) for key, row in found if key not in without]
     return "\n".join([*head, *(f"| {' | '.join(row)} |" for row in rows)])
 
 
-def _rows(model: type, nested: bool, prefix: str = "") -> Iterator[tuple[str, ...]]:
+def _rows(model: type, nested: bool, prefix: str = "") -> Iterator[tuple[str, str, str, str]]:
     for name, field in fields_of(model).items():
         kinds = members(field.annotation)
         if nested and is_model(kinds[0]):

@@ -36,17 +36,19 @@ class Classifier(nn.Sequential):
         return images
 
 
-def check_shape(images: Tensor, description: Description) -> None:
-    """Raise unless the images have the shape that the described network is for, and say how they would get it."""
+def check_shape(images: Tensor, description: Description, named: str | None = None) -> None:
+    """Raise unless the images have the shape that the described network is for, and say how they would get it.
+
+    named: what a user calls the network, where that is not its architecture.
+    """
     found, (channels, height, width) = tuple(images.shape[1:]), description.input_shape
     if found == (channels, height, width):
         return
     advice = "Use one for these images"
     if len(found) == 3 and found[0] == channels and height == width:
         advice += f", or resize pictures: {resizing(height)}"
-    raise RequestError(
-        f"this {description.architecture!r} is for images of shape {description.input_shape}; got {found}. {advice}"
-    )
+    network = named or description.architecture
+    raise RequestError(f"the network {network} takes images of shape {description.input_shape}; got {found}. {advice}")
 
 
 class Denoiser(nn.Module):

@@ -52,7 +52,7 @@ class Cascades:
             file = self.answers(place)
             random = self.config.experts.rule_of(place).is_random
             decided = (*depends_of(name), *(ANSWERED if random else CERTIFIED))
-            yield Phase(f"answers of {name}", (file,), partial(self._answer, place), file.is_file, decided)
+            yield Phase(f"calibration outputs of {name}", (file,), partial(self._answer, place), file.is_file, decided)
         yield Phase("calibrate", (self.file,), self._calibrate, self.file.is_file, (*depends, *self.depends))
 
     @property

@@ -42,7 +42,9 @@ class VotingConfig(Options):
         Literal["fixed", "adaptive"], about("`fixed`: exactly n samples; `adaptive`: no more than can matter")
     ] = "fixed"
     targets: Annotated[tuple[Weight, ...], about("adaptive: ask only which of these radii hold")] = ()
-    tolerance: Annotated[Positive | None, about("adaptive: the radius up to this share of sigma")] = None
+    tolerance: Annotated[
+        Positive | None, about("adaptive: stop once the radius is known to within this share of sigma")
+    ] = None
     device: Annotated[str | None, about("where networks vote, if not on the file's device")] = None
     dtype: Annotated[Literal["fp32", "bf16", "fp16"], about("arithmetic of the networks")] = "fp32"
     compile: Annotated[

@@ -6,7 +6,7 @@ import torch
 
 import sigmax as sx
 from sigmax import models
-from sigmax.cli.runs.inputs import FULL, HEADER, line
+from sigmax.cli.runs.inputs import CLASS, FULL, header, line
 from sigmax.records.lines import Record
 from sigmax.records.rounding import down, share_down
 from sigmax.rules.certificate import Certificate, Outcome, Role, Stage
@@ -48,12 +48,12 @@ def test_runs_of_one_hash_of_weights_are_told_apart_by_behaviour(tmp_path, sigma
         out = tmp_path / f"{scale}.jsonl"
         sx.certify_run(sx.Smoothed(Net(), sigma=0.5, classes=10), "digits", out, n=100, maximum=1)
         lines = sigmax("show", out).stdout.splitlines()
-        return [next(line for line in lines if line.startswith(name)) for name in ("system:", "behaviour:")]
+        return [next(line for line in lines if line.startswith(name)) for name in ("system:", "outputs:")]
 
     (system, behaviour), (same, other) = shown(1), shown(2)
     assert system == same
     assert behaviour.split() != other.split()
-    assert behaviour.split()[1] == "base:"
+    assert behaviour.split()[1:5] == ["base", "on", "probe", "inputs:"]
 
 
 def test_the_inputs_are_listed_in_80_columns_by_index_or_radius(system, tmp_path, sigmax):
@@ -67,8 +67,24 @@ def test_the_inputs_are_listed_in_80_columns_by_index_or_radius(system, tmp_path
         assert down(record.certificate.radius, 4) in line(record)
     listed = sigmax("show", out, "--sort", "radius", "--limit", 2).stdout.splitlines()
     largest = sorted(run.records, key=lambda record: -record.certificate.radius)
-    assert listed[-4:] == [HEADER, *map(line, largest[:2]), MORE.format(3)]
+    assert listed[-4:] == [header(), *map(line, largest[:2]), MORE.format(3)]
     assert sigmax("show", out, "--limit", 0).stdout.splitlines()[-5:] == [line(record) for record in run.records]
+
+
+def test_classes_with_names_are_named(system, tmp_path, sigmax):
+    names = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "a very long nine")
+    test = sx.data.load("digits", "test")
+    named = sx.data.Dataset("named", "test", test.pixels(range(5)), test.labels[:5], names)
+    run = sx.certify_run(sx.load(system), named, tmp_path / "run.jsonl", n=500)
+    listed = sigmax("show", tmp_path / "run.jsonl").stdout.splitlines()[-6:]
+    assert listed == [header(names), *(line(record, classes=names) for record in run.records)]
+    for record, text in zip(run.records, listed[1:], strict=True):
+        answer = record.certificate.predicted
+        assert text.index(f"{record.label} {names[record.label]}"[:CLASS]) < header(names).index("answer")
+        assert answer is None or f" {answer} {names[answer]}"[: CLASS + 1] in text
+        assert len(text) <= 80 or answer is None
+    explained = sigmax("show", tmp_path / "run.jsonl", "--index", 0).stdout
+    assert f"Input 0, label {test.labels[0]} {names[test.labels[0]]}: " in explained
 
 
 def test_a_long_stage_keeps_its_end_and_the_line_its_width():

@@ -47,7 +47,7 @@ def test_it_writes_the_cascade_with_the_thresholds_that_were_chosen(trained, sys
     other += ("--frontier", tmp_path / "frontier.png")
     again = sigmax("calibrate", cascade, *how, *other)
     assert again.returncode == 0, again.stderr
-    assert "best of its networks alone at each radius: 0." in again.stdout
+    assert "Ratio to the best single network at each radius: 0." in again.stdout
     assert (tmp_path / "frontier.png").read_bytes()[1:4] == b"PNG"
     assert "points" in json.loads((tmp_path / "frontier.json").read_text())
     refused = sigmax("calibrate", cascade, *how, "--set", "samples=40", "--out", out)

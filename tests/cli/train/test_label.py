@@ -152,7 +152,7 @@ def test_another_request_is_refused_and_the_difference_named(systems, labelled, 
         (("--set", "fraction=2"), "fraction: expected a number of at most 1, got 2"),
         (("--set", "seed=-1"), "seed: expected a number of at least 0, got -1"),
         (("--data", "npz:classes.npz"), "the experts have 10 classes, but classes has 2"),
-        (("--data", "npz:channels.npz"), "is for images of shape (1, 8, 8); got (3, 8, 8)"),
+        (("--data", "npz:channels.npz"), "takes images of shape (1, 8, 8); got (3, 8, 8)"),
         (("absent",), "expected a system folder"),
     ],
 )

@@ -203,6 +203,8 @@ def test_code_is_called_and_its_errors_come_first(tmp_path, monkeypatch):
     )
     program = models.from_code("sigmax_own_models:load", input_shape=SHAPE)
     assert program.description.classes == 10
+    with pytest.raises(RequestError, match=r"the network sigmax_own_models:load takes images of shape .*; got \(7, "):
+        program(torch.zeros(1, 7, 8, 8))
     for reference, message in (
         ("sigmax_own_models:takes", r"^TypeError: .*called without arguments and must return the model"),
         ("sigmax_own_models:fails", r"^ValueError: my own bug 42 \(raised by sigmax_own_models:fails"),

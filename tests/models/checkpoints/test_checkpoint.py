@@ -55,7 +55,7 @@ def test_images_of_another_shape_are_refused(model):
     model(torch.zeros(2, channels, height, width))
     for shape in ((channels, height + 1, width), (channels + 2, height, width), (1, height, width)):
         if shape != model.description.input_shape:
-            with pytest.raises(RequestError, match=rf"is for images of shape .*; got \({shape[0]}, "):
+            with pytest.raises(RequestError, match=rf"the network .* takes images of shape .*; got \({shape[0]}, "):
                 model(torch.zeros(2, *shape))
 
 

@@ -27,7 +27,9 @@ Network = Annotated[Path, typer.Argument(metavar="NETWORK", help="A checkpoint: 
 SystemOut = Annotated[Path, typer.Option("--out", help="Folder to write the system to.")]
 Grid = Annotated[
     int | None,
-    typer.Option(help="255 for 8-bit images: noise in whole steps of 1/255, so that no rounding can leak the image."),
+    typer.Option(
+        help="For 8-bit images: 255, noise in steps of 1/255. Float rounding then cannot break the guarantee."
+    ),
 ]
 Denoiser = Annotated[
     str | None,

@@ -66,7 +66,7 @@ def _of_run(run: "Run") -> Facts:
     yield "alpha", plan.alpha
     yield "norm", plan.norm
     yield "generator", None if plan.generator is None else f"{plan.generator}, seed {plan.seed}"
-    yield "arithmetic", plan.arithmetic
+    yield "precision", plan.arithmetic
     stated = [plan.data.get(key) for key in ("name", "split", "fingerprint")]
     about = " ".join(str(value) for value in stated if value not in (None, "", NOT_STATED))
     yield "data", about if plan.labelled else f"{about}, no labels"
@@ -75,7 +75,7 @@ def _of_run(run: "Run") -> Facts:
     yield "system", plan.system
     for name, kept in (plan.behaviour or {}).items():  # it tells apart what shares the hash of its weights
         outputs = ", ".join(f"{value:.3g}" for value in kept["outputs"][:FEW])
-        yield "behaviour", f"{name}: {outputs}" + (" ..." if len(kept["outputs"]) > FEW else "")
+        yield "outputs", f"{name} on probe inputs: {outputs}" + (" ..." if len(kept["outputs"]) > FEW else "")
     yield "made with", ", ".join(f"{key} {value}" for key, value in plan.made_with.items() if key != "notes")
     yield from (("note", note) for note in plan.made_with.get("notes", ()))  # on an imported log
 

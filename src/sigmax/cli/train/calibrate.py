@@ -77,7 +77,7 @@ def _say(found: "Calibrated", asked: "CalibrateOptions", estimate: "Estimate") -
     pairs = zip(asked.radii, found.ratio, strict=True)
     ratios = ", ".join(f"{ratio:.3f} at {r:g}" for r, ratio in pairs if ratio is not None)
     if ratios:
-        say(f"By that of the best of its networks alone at each radius: {ratios}.")
+        say(f"Ratio to the best single network at each radius: {ratios}.")
 
 
 def _write_frontier(estimate: "Estimate", radii: "Sequence[float]", path: Path) -> None:

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from sigmax.config.tables import markdown
 from sigmax.config.validation import Count, Options, Positive, Share, Weight, about
 from sigmax.pipeline.tables import FinetuneConfig, LabelOptions
 from sigmax.train.calibrate import CalibrateOptions
@@ -94,25 +95,32 @@ def given(**own: object) -> list[str]:
     return [f"{name.replace('__', '.')}={value}" for name, value in own.items() if value is not None]
 
 
-def classifier_tables() -> Mapping[str, type]:
+def classifier_tables() -> Mapping[str, str]:
     """The keys of `train classifier`, and those of every method."""
     from sigmax.train.methods.data_dependent import DataDependent
 
-    return {"Keys of --set": ClassifierKeys, **method_tables(), "`data_dependent.`": DataDependent}
+    moving = markdown(DataDependent, without=("sigma", "inner"))
+    return {"Keys of --set": markdown(ClassifierKeys), **method_tables(), "`data_dependent.`": moving}
 
 
-def method_tables() -> Mapping[str, type]:
-    """The hyper-parameters of every method."""
+def method_tables() -> Mapping[str, str]:
+    """The hyper-parameters of every method; its noise is the verb's."""
     from sigmax.train.methods.registry import known
 
-    return {f"`method.` of {name}: {entry.summary}": entry.kind for name, entry in known().items()}
+    return {
+        f"`method.` of {name}: {entry.summary}": markdown(entry.kind, without=("sigma", "noise"))
+        for name, entry in known().items()
+    }
 
 
-def router_tables() -> Mapping[str, type]:
+def router_tables() -> Mapping[str, str]:
     """The keys of `train router`, and those of every objective."""
-    from sigmax.train.router.options import OBJECTIVES
+    from sigmax.train.router.options import DECIDED, OBJECTIVES, OPTIONAL
 
     return {
-        "Keys of --set": RouterKeys,
-        **{f"`loss.` with loss.objective={name}": kind for name, kind in OBJECTIVES.items()},
+        "Keys of --set": markdown(RouterKeys),
+        **{
+            f"`loss.` with loss.objective={name}": markdown(kind, without=DECIDED, optional=OPTIONAL)
+            for name, kind in OBJECTIVES.items()
+        },
     }

@@ -54,7 +54,8 @@ class Program(nn.Module):
 
     def forward(self, images: Tensor, *sigma: float | Tensor) -> Any:
         """What the network answers; refused for images of another shape."""
-        check_shape(images, self.description)
+        code = self.description.options.get("code")  # the function that made it
+        check_shape(images, self.description, code if self.path is None else self.path.name)
         return self.network(images if self.normalise is None else self.normalise(images), *sigma)
 
     def __reduce__(self) -> Any:

@@ -55,7 +55,7 @@ class Weighted(RouterLoss):
 
     name: ClassVar[str] = "router-weighted"
     sigma: Annotated[Positive, about("noise of the router's own votes, in pixels")]
-    radii: Annotated[Numbers, about("the radii r, rising")]
+    radii: Annotated[Numbers, about("the radii r, rising; none: spread from 0 to below the largest label")]
     weights: Annotated[Numbers, about("w(r) of each; none: all count the same")] = ()
     copies: Annotated[Count, about("noisy copies of each input")] = 2
     consistency: Annotated[Weight, about("weight of the copies' disagreement: certifies further, learns less")] = 2.0

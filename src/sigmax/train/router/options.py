@@ -17,6 +17,8 @@ from sigmax.train.router.objective import Certified, Weighted
 OBJECTIVES: Mapping[str, type[Method]] = MappingProxyType(
     {"paper": Router, "certified": Certified, "weighted": Weighted}
 )
+DECIDED = frozenset({"sigma", "noise", "shares", "scale"})  # by the router's noise and labels, not by its options
+OPTIONAL = frozenset({"radii"})  # filled in where it is not among the options
 RADII = 12  # at which a router's certificates count, where none are named
 
 
@@ -85,7 +87,7 @@ def advice(method: Method, *, collapsed: bool = False) -> str:
 
 def _refuse_foreign(objective: str, options: Mapping[str, Any]) -> None:
     """Refuse options of another objective: they would be silently without effect."""
-    own = {f.name for f in fields(OBJECTIVES[objective])} - {"sigma", "noise", "shares", "scale"}  # type: ignore[arg-type]
+    own = {f.name for f in fields(OBJECTIVES[objective])} - DECIDED  # type: ignore[arg-type]
     foreign = sorted(set(options) - own)
     if foreign:
         raise RequestError(
