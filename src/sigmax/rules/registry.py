@@ -20,6 +20,11 @@ GROUP = "sigmax.schemes"
 DEEPEST = 16  # schemes below schemes; a file may claim any depth, and Python cannot follow a thousand
 _BUILT_IN = ("smoothed", "routed.rule", "cascade.rule", "elastic", "memorized", "lipschitz", "splitting")
 
+
+class UnknownSchemeError(RequestError):
+    """No scheme of this name is installed: nothing is known to be wrong with what names it."""
+
+
 Rebuild = Callable[[Mapping[str, Any]], Rule]  # makes the rule of a part
 FromDict = Callable[[Mapping[str, Any], Rebuild], Rule]
 Earlier = Sequence[tuple[int, float]]  # class and radius of the records before, where they had one
@@ -96,9 +101,11 @@ def register(entry: Entry) -> None:
 def entry(name: object) -> Entry:
     """The scheme of a name."""
     _load()
-    if not isinstance(name, str) or name not in _entries:
+    if not isinstance(name, str):
+        raise RequestError(f"unknown scheme {name!r:.80}; expected its name")
+    if name not in _entries:
         why = "; ".join(_broken) or "The file may come from a newer version or need a package that adds the scheme"
-        raise RequestError(
+        raise UnknownSchemeError(
             f"unknown scheme {name!r:.80}; this installation of sigmax knows: {', '.join(names())}. {why}"
         )
     return _entries[name]
