@@ -46,6 +46,11 @@ def test_a_flipped_digit_is_found_and_its_line_named(path, old_new):
     # The line itself, and the end line, which counts one record more than can be read.
     assert [line for line, _ in findings(path)] == [4, 7]
     assert "altered" in findings(path)[0][1]
+    assert findings(path)[1][1].endswith("names 5 and the file holds 4; line 4 was not counted")
+    path.write_bytes(
+        b"".join([lines[0], *(line.replace(b'"label":', b'"label":1') for line in lines[1:-1]), lines[-1]])
+    )
+    assert findings(path)[-1][1].endswith("the file holds 0; lines 2, 3, 4, ... were not counted")
 
 
 @pytest.mark.parametrize(
@@ -144,7 +149,7 @@ def test_a_missing_record_is_found(path):
     path.write_bytes(b"".join(lines[:2] + lines[3:]))
     ((line, message),) = findings(path)
     assert line == 6
-    assert "the plan names 5 and the file holds 4" in message
+    assert message.endswith("the plan names 5 and the file holds 4"), "no line is to blame"
 
 
 def test_lines_after_the_end_are_found(path):
