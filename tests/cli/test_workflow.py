@@ -72,6 +72,23 @@ def test_verify_accepts_honest_runs_and_names_bad_lines(run, tmp_path, sigmax):
         assert "FAILED" in refused.stdout
 
 
+def test_verify_tells_what_fails_from_what_it_cannot_verify(run, tmp_path, sigmax):
+    foreign, bad = tmp_path / "data.npz", tmp_path / "bad.jsonl"
+    np.savez(foreign, images=np.zeros((2, 8, 8)))
+    lines = run.read_bytes().splitlines(keepends=True)
+    lines[4] = lines[4].replace(b'"radius":', b'"radius":1', 1)
+    bad.write_bytes(b"".join(lines))
+    refused = sigmax("verify", foreign, tmp_path / "absent.jsonl", run)
+    assert refused.returncode == 2
+    assert "data.npz is no run file" in refused.stderr
+    assert "cannot read the run file" in refused.stderr
+    assert "every radius follows from its counts" in refused.stdout, "the others are checked"
+    failed = sigmax("verify", foreign, bad)
+    assert failed.returncode == 1
+    assert "data.npz is no run file" in failed.stderr
+    assert "bad.jsonl, line 5:" in failed.stderr
+
+
 def test_report_writes_table_and_curves(run, tmp_path, sigmax):
     done = sigmax("report", run, "--out", tmp_path / "report")
     assert done.returncode == 0, done.stderr

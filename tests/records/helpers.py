@@ -4,6 +4,7 @@ import json
 from zlib import crc32
 
 import numpy as np
+import pytest
 from hypothesis import strategies as st
 
 import sigmax as sx
@@ -105,6 +106,16 @@ def nonsense(path, line, within):
             text = json.dumps(data, separators=(",", ":"))
             path.write_bytes(b"".join(each + b"\n" for each in {**lines, line: encoded(text)}.values()))
             yield honest, data, (spot, value)
+
+
+def holds(path, where):
+    """Whether a run with nonsense there holds; a scheme of another name is refused, as it may be another package's."""
+    spot, value = where
+    if spot[-1] == "scheme" and isinstance(value, str):
+        with pytest.raises(sx.RequestError, match="unknown scheme"):
+            sx.verify(path)
+        return False
+    return sx.verify(path).holds
 
 
 # Procedures and their answers

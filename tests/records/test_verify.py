@@ -46,6 +46,11 @@ def test_a_flipped_digit_is_found_and_its_line_named(path, old_new):
     # The line itself, and the end line, which counts one record more than can be read.
     assert [line for line, _ in findings(path)] == [4, 7]
     assert "altered" in findings(path)[0][1]
+    assert findings(path)[1][1].endswith("names 5 and the file holds 4; line 4 was not counted")
+    path.write_bytes(
+        b"".join([lines[0], *(line.replace(b'"label":', b'"label":1') for line in lines[1:-1]), lines[-1]])
+    )
+    assert findings(path)[-1][1].endswith("the file holds 0; lines 2, 3, 4, ... were not counted")
 
 
 @pytest.mark.parametrize(
@@ -144,7 +149,7 @@ def test_a_missing_record_is_found(path):
     path.write_bytes(b"".join(lines[:2] + lines[3:]))
     ((line, message),) = findings(path)
     assert line == 6
-    assert "the plan names 5 and the file holds 4" in message
+    assert message.endswith("the plan names 5 and the file holds 4"), "no line is to blame"
 
 
 def test_lines_after_the_end_are_found(path):
@@ -262,8 +267,23 @@ def test_a_tiny_sigma_does_not_hide_a_large_claim(path):
     assert any("radius is recorded as" in text for text in disagreements(inflated, proved))
 
 
-def test_a_torn_line_is_mentioned_and_a_foreign_file_is_one_finding(path):
+def test_a_torn_line_is_mentioned(path):
     path.write_bytes(path.read_bytes()[:-20])
     assert sx.verify(path).torn
-    path.write_text("idx\tlabel\n" * 50)
-    assert len(sx.verify(path).findings) == 1
+
+
+def test_what_is_no_run_is_refused_and_a_damaged_plan_found(path):
+    first, rest = path.read_bytes().split(b"\n", 1)
+    for plan_line in (first[:-1], first.replace(b"0.001", b"0.002"), rest.split(b"\n")[0]):
+        path.write_bytes(plan_line + b"\n" + rest)
+        assert [line for line, _ in findings(path)] == [1]
+    for foreign in (b"idx\tlabel\n" * 50, b"PK\x03\x04\xff\n\xfe\n", b"\n" + first + b"\n" + rest, b"{}\n"):
+        path.write_bytes(foreign)
+        with pytest.raises(sx.RequestError, match="is no run file as `sigmax certify` writes it"):
+            sx.verify(path)
+
+
+def test_a_run_of_a_scheme_that_is_not_installed_is_refused(path):
+    forge(path, 1, lambda d: d["rule"].update(scheme="rings"))
+    with pytest.raises(sx.RequestError, match=r"run\.jsonl: unknown scheme 'rings'; this installation"):
+        sx.verify(path)

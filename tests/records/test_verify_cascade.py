@@ -12,7 +12,7 @@ from sigmax.records.lines import Record
 from sigmax.rules.cascade import CascadeRule
 from sigmax.rules.cascade import level as level_module
 from sigmax.rules.sampling import FIXED, Sampling
-from tests.records.helpers import feed, findings, forge, gaussian, nonsense, plan, stage
+from tests.records.helpers import feed, findings, forge, gaussian, holds, nonsense, plan, stage
 
 N0, N, ALPHA = 50, 4_000, 1e-3
 ADAPTIVE = Sampling("adaptive")
@@ -288,4 +288,4 @@ def test_what_is_forged_is_there(path):
 @pytest.mark.parametrize(("line", "within"), [("plan", ("rule",)), ("record", ("stages", "ledger"))])
 def test_nonsense_anywhere_is_found_and_breaks_nothing(path, line, within):
     for honest, data, where in nonsense(path, line, within):
-        assert sx.verify(path).holds == (json.dumps(data) == json.dumps(honest)), where
+        assert holds(path, where) == (json.dumps(data) == json.dumps(honest)), where

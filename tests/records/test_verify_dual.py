@@ -22,6 +22,7 @@ from tests.records.helpers import (
     findings,
     forge,
     gaussian,
+    holds,
     nonsense,
     plan,
     stage,
@@ -183,7 +184,7 @@ def test_a_routers_large_noise_does_not_hide_what_a_small_expert_claims():
 )
 def test_nonsense_anywhere_is_found_and_breaks_nothing(path, line, within):
     for honest, data, where in nonsense(path, line, within):
-        assert sx.verify(path).holds == (json.dumps(data) == json.dumps(honest)), where
+        assert holds(path, where) == (json.dumps(data) == json.dumps(honest)), where
 
 
 def nested(depth: int):

@@ -3,12 +3,16 @@
 import pytest
 
 from sigmax.errors import RequestError
+from sigmax.records.journal import write_all
+from sigmax.records.verify import verify
 from sigmax.report.schemes import voting_parts
+from sigmax.rules import registry
 from sigmax.rules.cascade import CascadeRule
 from sigmax.rules.lipschitz import LipschitzRule
 from sigmax.rules.registry import Entry, entry, names, parts_of, schemes_in
 from sigmax.rules.routed.rule import DualRule
 from sigmax.rules.smoothed import SmoothedRule
+from tests.records.helpers import plan, records
 
 EXPERT, SELECTIVE = SmoothedRule.gaussian(0.5, 3), SmoothedRule.gaussian(1.0, 3, defers=True)
 ROUTER = SmoothedRule.gaussian(1.0, 2)
@@ -59,3 +63,38 @@ def test_what_the_schemes_of_the_package_declare(declared, of):
 def test_a_scheme_whose_records_depend_on_earlier_ones_is_no_part_of_another():
     with pytest.raises(RequestError, match="register it with composable=False"):
         Entry("x", summary="", fields=(), from_dict=lambda p, q: EXPERT, with_earlier=lambda r, c, s, e: c)
+
+
+BROKEN = """
+from dataclasses import replace
+from sigmax.rules.registry import entry, register
+register(replace(entry("smoothed"), name="rings"))
+raise ValueError("no rings today")
+"""
+
+
+@pytest.fixture
+def broken_package(tmp_path, monkeypatch):
+    """A package outside sigmax whose scheme cannot be imported, on the path as pip would put it."""
+    (tmp_path / "my_rings.py").write_text(BROKEN)
+    about = tmp_path / "my_rings-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: my-rings\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[sigmax.schemes]\nrings = my_rings\n")
+    names()  # the others are there already
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(registry, "_entries", dict(registry._entries))
+    monkeypatch.setattr(registry, "_broken", [])
+    registry._load.cache_clear()
+    yield
+    registry._load.cache_clear()
+
+
+@pytest.mark.usefixtures("broken_package")
+def test_a_package_that_cannot_be_imported_is_named_to_those_who_ask_for_it_alone(tmp_path):
+    write_all(tmp_path / "run.jsonl", plan(), records())
+    assert verify(tmp_path / "run.jsonl").holds
+    assert "rings" not in names()
+    expected = r"'rings' of my_rings cannot be imported \(no rings today\); repair or remove that package"
+    with pytest.raises(RequestError, match=expected):
+        entry("rings")

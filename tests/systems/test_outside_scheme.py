@@ -133,7 +133,7 @@ def test_the_command_line_finds_it_by_its_entry_point(run, tmp_path):
         )
 
     unknown = sigmax("verify", run.path, installed=False)
-    assert unknown.returncode == 1
+    assert unknown.returncode == 2
     assert "unknown scheme 'pixelwise'" in unknown.stdout + unknown.stderr
     assert sigmax("verify", run.path).returncode == 0
     out = tmp_path / "again.jsonl"

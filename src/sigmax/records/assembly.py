@@ -10,6 +10,7 @@ from sigmax.records.lines import Record, decode, encode
 from sigmax.records.places import Places
 from sigmax.records.plan import Plan
 
+SHOWN = 3  # lines named in a sentence
 EXTENDED = "extended"  # the kind of a line that says which inputs, of the same plan, the run has from there on
 
 
@@ -33,10 +34,20 @@ class Assembly:
         self.size = 0  # bytes of the lines taken
         self.finished = False
         self._keep = keep
+        self._lines = 0  # looked at so far
+        self._refused: list[int] = []  # the numbers of those left out
         self._planned: Container[int] = ()
 
     def take(self, line: bytes) -> Record | None:
         """Add the next line, without its end; returns its record, if it holds one."""
+        self._lines += 1
+        try:
+            return self._added(line)
+        except RequestError:
+            self._refused.append(self._lines)
+            raise
+
+    def _added(self, line: bytes) -> Record | None:
         offset, self.size = self.size, self.size + len(line) + 1
         try:
             data = decode(line)
@@ -95,5 +106,12 @@ class Assembly:
         if type(counts[0]) is not int or len(set(counts)) > 1:
             raise RequestError(
                 f"the run claims to be complete with {counts[0]} inputs; "
-                f"the plan names {counts[1]} and the file holds {counts[2]}"
+                f"the plan names {counts[1]} and the file holds {counts[2]}{self._not_counted()}"
             )
+
+    def _not_counted(self) -> str:
+        """The lines that were refused before, each a finding of its own, in words."""
+        if not self._refused:
+            return ""
+        shown = ", ".join(map(str, self._refused[:SHOWN])) + ", ..." * (len(self._refused) > SHOWN)
+        return f"; line {shown} was not counted" if len(self._refused) == 1 else f"; lines {shown} were not counted"

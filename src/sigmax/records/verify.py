@@ -19,7 +19,7 @@ from sigmax.records.plan import NORM_OF_LOGS, OtherFormatError, Plan
 from sigmax.records.run import Run, numbered_lines, torn
 from sigmax.rules.certificate import Certificate, Outcome, Stage
 from sigmax.rules.checks import check_samples
-from sigmax.rules.registry import entry, rebuild
+from sigmax.rules.registry import UnknownSchemeError, entry, rebuild
 from sigmax.rules.replay import replay
 from sigmax.rules.sampling import remade
 
@@ -28,6 +28,7 @@ from sigmax.rules.sampling import remade
 TOLERANCE = 1e-10
 PRINTED = 1.005  # a log's radii are rounded to nearest, to as little as three digits
 _OF_A_STAGE = tuple(field.name for field in fields(Stage))
+STARTS = b'{"kind":"'  # every line that sigmax writes
 Check = Callable[[Record], list[str]]  # what is wrong with a record
 LARGER_CLAIMS_MORE = {"lower": True, "upper": False, "radius": True}  # what a special function computed
 MINUS_ZERO = re.compile(rb":-0\.0[,}]|[\[,]-0\.0[,\]]")
@@ -76,7 +77,8 @@ class Verdict:
 def verify(run: Run | str | Path) -> Verdict:
     """Check every line of a run file; goes on after a bad one so that all are named.
 
-    Of a `Run` its file is checked, as it is now.
+    Of a `Run` its file is checked, as it is now. What cannot be verified is refused: a file that is no run, one of
+    another format, and a run of a scheme that is not installed.
     """
     if not isinstance(run, Run | str | Path):
         raise RequestError(
@@ -98,9 +100,11 @@ def _verified(path: Path) -> Verdict:
                 findings += [Finding(number, f"input {record.index}: {problem}") for problem in problems]
             if not findings or findings[-1].line != number:
                 _refuse_unusual(line, record)
-        except OtherFormatError as error:  # nothing is known to be wrong with such a file
+        except (OtherFormatError, UnknownSchemeError) as error:  # nothing is known to be wrong with such a file
             raise RequestError(f"{path}: {error}") from error
         except RequestError as error:
+            if number == 1 and not line.startswith(STARTS):
+                raise RequestError(f"{path} is no run file as `sigmax certify` writes it: {error}") from error
             findings.append(Finding(number, str(error)))
             if run.plan is None:  # without a plan no other line means anything
                 break

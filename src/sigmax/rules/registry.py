@@ -11,6 +11,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, NamedTuple
 
+from sigmax.config.plugins import imported
 from sigmax.errors import RequestError
 from sigmax.rules.certificate import Certificate, Stage
 from sigmax.rules.procedure import Rule
@@ -18,6 +19,11 @@ from sigmax.rules.procedure import Rule
 GROUP = "sigmax.schemes"
 DEEPEST = 16  # schemes below schemes; a file may claim any depth, and Python cannot follow a thousand
 _BUILT_IN = ("smoothed", "routed.rule", "cascade.rule", "elastic", "memorized", "lipschitz", "splitting")
+
+
+class UnknownSchemeError(RequestError):
+    """No scheme of this name is installed: nothing is known to be wrong with what names it."""
+
 
 Rebuild = Callable[[Mapping[str, Any]], Rule]  # makes the rule of a part
 FromDict = Callable[[Mapping[str, Any], Rebuild], Rule]
@@ -81,6 +87,7 @@ class Entry:
 
 
 _entries: dict[str, Entry] = {}
+_broken: list[str] = []  # why packages that may add a scheme could not be imported
 
 
 def register(entry: Entry) -> None:
@@ -94,10 +101,12 @@ def register(entry: Entry) -> None:
 def entry(name: object) -> Entry:
     """The scheme of a name."""
     _load()
-    if not isinstance(name, str) or name not in _entries:
-        raise RequestError(
-            f"unknown scheme {name!r:.80}; this installation of sigmax knows: {', '.join(names())}. "
-            "The file may come from a newer version or need a package that adds the scheme"
+    if not isinstance(name, str):
+        raise RequestError(f"unknown scheme {name!r:.80}; expected its name")
+    if name not in _entries:
+        why = "; ".join(_broken) or "The file may come from a newer version or need a package that adds the scheme"
+        raise UnknownSchemeError(
+            f"unknown scheme {name!r:.80}; this installation of sigmax knows: {', '.join(names())}. {why}"
         )
     return _entries[name]
 
@@ -169,4 +178,10 @@ def _load() -> None:
     for module in _BUILT_IN:
         import_module(f"sigmax.rules.{module}")
     for point in entry_points(group=GROUP):
-        point.load()
+        before = dict(_entries)
+        try:
+            imported(point, "scheme")
+        except RequestError as error:  # it concerns those alone who ask for its scheme
+            _broken.append(str(error))
+            _entries.clear()  # of a module half imported nothing is taken
+            _entries.update(before)

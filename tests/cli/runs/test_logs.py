@@ -51,6 +51,10 @@ def test_the_ending_of_an_export_is_its_format_unless_it_contradicts(log: Path, 
     assert refused.returncode == 2
     assert "--format tsv contradicts the ending of --out" in refused.stderr
     assert not (tmp_path / "b.csv").exists()
+    refused = sigmax("export", run, "--out", tmp_path / "b.xlsx")
+    assert refused.returncode == 2
+    assert "b.xlsx has an unknown ending; use .tsv, .csv, .parquet, or say with --format" in refused.stderr
+    assert not (tmp_path / "b.xlsx").exists()
 
 
 def test_a_report_warns_on_the_terminal(tmp_path: Path, sigmax) -> None:

@@ -293,6 +293,19 @@ def test_data_dependent_sigma_is_kept_and_goes_before_the_stated_one(imported: I
     assert "a certificate only if the tool remembered every ball" in report.notes[-1]
 
 
+def test_a_column_of_one_sigma_is_that_of_the_log(imported: Importer) -> None:
+    header = f"{HEADER}\tsigma"
+    lines = [f"{row}\t0.50" for row in rows((0, 3, 3, "0.3"), (1, 3, 3, "1.7"))]
+    for given in (None, 0.5):
+        report = imported(header, *lines, sigma=given).report
+        assert (report.sigmas, report.notes) == ((0.5,), ()), "no noise of each input's own"
+    with pytest.raises(RequestError, match=r"the column sigma says 0\.5, --sigma says 0\.25; leave --sigma out"):
+        imported(header, *lines, sigma=0.25)
+    with pytest.raises(RequestError, match="the column sigma says"):
+        imported(header, *lines, sigma=0.51)
+    assert imported(header, *lines, sigma=0.504).report.sigmas == (0.504,), "0.50 may be rounded"
+
+
 def test_a_printed_sigma_is_rounded_too(imported: Importer) -> None:
     header = "idx\tlabel\tpredict\tradius\tsigma"
     largest = radius.largest(0.12249, 100_000, 0.001)  # printed as 0.122, whose own limit is lower

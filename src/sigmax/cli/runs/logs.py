@@ -49,7 +49,8 @@ def import_logs(
         write_all(place, plan, records)
         for note in found.notes:
             warn(note if len(logs) == 1 else f"{place.name}: {note}")
-        whence = {"given": "", "path": " (from the path)", "column": " at most"}[found.sigma_from]
+        column = " at most" if found.table.sigma_varies else " (from the column)"
+        whence = {"given": "", "path": " (from the path)", "column": column}[found.sigma_from]
         say(
             f"Wrote {place}: sigma {', '.join(f'{s:g}' for s in found.sigmas)}{whence}, {found.rows} of "
             f"{found.planned} inputs, {found.abstained} abstained, {len(found.impossible)} with an impossible radius."
@@ -127,6 +128,10 @@ def _format(out: Path | None, asked: Format | None) -> Format:
     """The format asked for, which the file's ending must not contradict; else that of the ending, else tsv."""
     endings: dict[str, Format] = {".tsv": "tsv", ".csv": "csv", ".parquet": "parquet"}
     ending = None if out is None else endings.get(out.suffix.lower())
+    if out is not None and not asked and not ending and out.suffix[1:2].isalpha():  # '.25' is no ending
+        raise RequestError(
+            f"--out {out} has an unknown ending; use {', '.join(endings)}, or say with --format what to write"
+        )
     if asked and ending and asked != ending:
         raise RequestError(f"--format {asked} contradicts the ending of --out {out}; leave one of them out")
     return asked or ending or "tsv"

@@ -30,7 +30,7 @@ def verify(
 ) -> None:
     """Recompute every radius from its counts: no model, no GPU and no torch needed.
 
-    Exits 1 if a record proves less than it claims or a run is unfinished, 2 if a file is none that can be verified.
+    Exits 1 if a record proves less than it claims or a run is unfinished, else 2 if a file cannot be verified.
 
     Example: `sigmax verify runs/cifar-0.5.jsonl`
     """
@@ -38,7 +38,12 @@ def verify(
 
     if data is None and (train is not None or system is not None):
         raise RequestError("--train and --system tell what an input's sigma is; give the inputs too (--data)")
-    verdicts, unknown = [check(path) for path in runs], dict[Path, list[str]]()
+    verdicts, refused, unknown = list["Verdict"](), list[str](), dict[Path, list[str]]()
+    for path in runs:  # one that cannot be verified leaves the others to be
+        try:
+            verdicts.append(check(path))
+        except RequestError as error:
+            refused.append(str(error))
     if data is not None:
         reference = Given(data, image_size, train, system)
         verdicts = [_with_data(verdict, reference, unknown) for verdict in verdicts]
@@ -47,8 +52,12 @@ def verify(
     open_runs = [verdict for verdict in verdicts if not verdict.finished and verdict.holds and not unfinished]
     for verdict in open_runs:
         complain(f"{verdict.path} is unfinished: repeat its command to finish it, or verify with --unfinished")
+    for reason in refused:
+        complain(f"error: {reason}", style="red")
     if open_runs or not all(verdict.holds for verdict in verdicts):
         raise typer.Exit(1)
+    if refused:
+        raise typer.Exit(2)
     if data is not None:
         labelled = any(verdict.plan is not None and verdict.plan.labelled for verdict in verdicts)
         say(f"Every label is that of {data}." if labelled else f"The data is that of {data}, which has no labels.")

@@ -113,13 +113,11 @@ class LogReport:
     def _own_noise(self) -> bool:
         """Whether inputs have noise of their own: an export of sigmax names the sigma of every scheme."""
         columns = self.table.columns
-        if "limited_by" in columns:
-            return "stage" not in columns and len({row.sigma for row in self.table.rows} - {None}) > 1
-        return "sigma" in columns
+        return self.table.sigma_varies and not ("limited_by" in columns and "stage" in columns)
 
     def _stated(self) -> str:
         sigma = ", ".join(f"{s:g}" for s in self.sigmas)
-        return f"sigma={'per row' if 'sigma' in self.table.columns else sigma}, n={self.limits.n}, alpha={self.alpha:g}"
+        return f"sigma={'per row' if self.table.sigma_varies else sigma}, n={self.limits.n}, alpha={self.alpha:g}"
 
     def _explanation(self) -> str:
         if self.fits_alpha is None:

@@ -18,6 +18,7 @@ from sigmax.records.logs.limits import Limits
 from sigmax.records.logs.path import sigma_in
 from sigmax.records.logs.table import LogRow, LogTable, read_table
 from sigmax.records.plan import IMPORTED, NORM_OF_LOGS, Plan
+from sigmax.records.rounding import Precision
 from sigmax.rules.certificate import Certificate, Outcome, Role, Stage
 from sigmax.rules.checks import check_samples
 
@@ -46,8 +47,9 @@ def read_log(
     """A log of another tool, with every claim checked against (sigma, n, alpha) and nothing proved.
 
     sigma   the noise; for a cascade all its sigmas, in any order (one alone is taken for the largest).
-            A `sigma` column in the log, where the noise depends on the input, goes before it. Without either it is
-            read from the path. One that cannot be right is refused with what fits the radii.
+            A `sigma` column in the log, where the noise depends on the input, goes before it; one with a single
+            value must agree with it. Without either it is read from the path. One that cannot be right is refused
+            with what fits the radii.
     inputs  how many inputs the run was meant to have: a shorter log is then kept as an unfinished run.
     Records come in the order of their indices. Radii stay as printed, though rounding to nearest may have raised
     them above what was proved; a radius impossible even so has `Outcome.IMPOSSIBLE`.
@@ -59,6 +61,8 @@ def read_log(
     source: SigmaFrom = "given"
     sigmas, source = (given, source) if given else _found_sigma(path, table, n=n, alpha=alpha)
     limits = Limits(table, sigmas, n=n)
+    if given:
+        _refuse_other_sigma(path, table, given)
     planned = _planned_inputs(table, inputs)
     refuse_wrong_sigma(path, table.claims, limits, alpha, staged="stage" in table.columns)
     report = LogReport(table, limits, alpha, planned["count"], source)
@@ -78,6 +82,19 @@ def read_log(
     )
     rows = sorted(table.rows, key=lambda row: row.index)
     return ImportedLog(plan, [_record(row, limits, alpha) for row in rows], report)
+
+
+def _refuse_other_sigma(path: Path, table: LogTable, given: tuple[float, ...]) -> None:
+    """Raise where every row states one sigma and another was given; of a cascade's, one level may have answered all."""
+    if len(table.own_sigmas) != 1 or "stage" in table.columns:
+        return
+    (stated,) = table.own_sigmas
+    rounding = Precision.of(row.sigma for row in table.rows if row.sigma is not None).slack(stated)
+    if abs(given[0] - stated) > rounding:
+        raise RequestError(
+            f"{path}: the column sigma says {stated:g}, --sigma says {given[0]:g}; leave --sigma out, or correct the "
+            "log"
+        )
 
 
 def _found_sigma(path: Path, table: LogTable, *, n: int, alpha: float) -> tuple[tuple[float, ...], SigmaFrom]:

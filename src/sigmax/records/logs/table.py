@@ -63,6 +63,16 @@ class LogTable:
         """The rows that predict a class."""
         return [row for row in self.rows if row.predicted is not None]
 
+    @property
+    def own_sigmas(self) -> frozenset[float]:
+        """The noise levels that rows state; none without the column."""
+        return frozenset(float(row.sigma) for row in self.rows if row.sigma is not None)
+
+    @property
+    def sigma_varies(self) -> bool:
+        """Whether rows differ in the noise they state."""
+        return len(self.own_sigmas) > 1
+
 
 def read_table(path: Path) -> LogTable:
     """Every row of a log. Text may follow the table; anything unreadable inside it is an error naming the line."""
