@@ -106,7 +106,7 @@ def test_a_denoiser_of_another_shape_is_refused():
     with pytest.raises(RequestError, match=r"shape \(1, 8, 8\) and the classifier for \(1, 28, 28\)"):
         sx.Denoised(unet(), other)
     f = sx.Smoothed(sx.Denoised(unet(), nn.Flatten()), sigma=0.5, classes=64)
-    with pytest.raises(RequestError, match=r"for images of shape \(1, 8, 8\); got \(1, 28, 28\)"):
+    with pytest.raises(RequestError, match=r"takes images of shape \(1, 8, 8\); got \(1, 28, 28\)"):
         f.certify(torch.rand(1, 1, 28, 28), n=100)
 
 

@@ -129,7 +129,7 @@ def test_a_unet_that_does_not_fit_is_refused(diffusers, options, message):
 
 def test_another_image_size_is_refused(diffusers):
     denoiser = wrap(unet(diffusers), Schedule.linear())
-    with pytest.raises(RequestError, match=r"for images of shape \(1, 8, 8\); got \(1, 16, 16\)"):
+    with pytest.raises(RequestError, match=r"takes images of shape \(1, 8, 8\); got \(1, 16, 16\)"):
         denoiser(torch.rand(1, 1, 16, 16), 0.5)
     with pytest.raises(RequestError, match=r"for images of \[8, 8\] pixels, and these have \[16, 16\]"):
         models.build("diffusers", classes=0, input_shape=(1, 16, 16), **denoiser.description.options)
