@@ -32,7 +32,7 @@ SIGMAS = {"level-0": 0.86, "level-1": 0.52, "last": 0.33}  # of the cascade's pa
 APART, DIGITS = 16.0, 50  # an image's number has two digits to this base, so far apart that no noise moves one
 
 
-class Drawn(nn.Module):
+class Recorded(nn.Module):
     """Votes by the shares of the image that the first two numbers name, picked by the noise on the third."""
 
     def __init__(self, shares: list[np.ndarray], sigma: float) -> None:
@@ -68,14 +68,14 @@ def schemes(images: int) -> tuple[dict[str, Scheme], Tensor]:
 
 def smoothed(images: list[Shares], part: str, sigma: float) -> sx.Smoothed:
     """A network that votes by these shares, run as a compiled one is."""
-    scheme = sx.Smoothed(Drawn([shares[part] for shares in images], sigma), sigma=sigma, classes=10, batch=BATCH)
+    scheme = sx.Smoothed(Recorded([shares[part] for shares in images], sigma), sigma=sigma, classes=10, batch=BATCH)
     scheme.voters["base"].mode = "default"  # in batches of two sizes; nothing is compiled
     return scheme
 
 
 def measure(scheme: Scheme, x: Tensor, asked: dict[str, Any], *, ahead: bool) -> dict[str, float]:
     """Rounds, rows and seconds of one certification; `ahead`: with votes where padding would be."""
-    networks = [voter.model for voter in scheme.voters.values() if isinstance(voter.model, Drawn)]
+    networks = [voter.model for voter in scheme.voters.values() if isinstance(voter.model, Recorded)]
     rounds, answer, padding = list[int](), votes.answer, Voter.padding
 
     def counted(*given: Any) -> Any:
@@ -101,7 +101,7 @@ def measure(scheme: Scheme, x: Tensor, asked: dict[str, Any], *, ahead: bool) ->
     }
 
 
-def _ran(network: Drawn, work: Callable[[], object]) -> int:
+def _ran(network: Recorded, work: Callable[[], object]) -> int:
     """How many batches of a network some work runs."""
     before = len(network.rows)
     work()

@@ -83,6 +83,17 @@ def test_a_model_trained_in_between_votes_as_it_is_now(train):
     )
 
 
+def test_a_change_that_torch_does_not_count_is_voted_with_also_by_a_run_that_says_nothing_changed():
+    voter = Voter(model := conv_net(), classes=5)
+    x = torch.rand(2, 3, 10, 10)
+    voter.check(x, 0.5)
+    (copied,) = voter.copies()
+    model[0].weight.data.mul_(-1)
+    assert not torch.equal(copied.copy, model[0].weight)
+    voter.check(x, 0.5, unchanged=True)
+    assert torch.equal(voter.copies()[0].copy, model[0].weight)
+
+
 def test_copies_are_shared_by_the_voters_of_a_model_and_go_with_them():
     model = conv_net()
     first, second = Voter(model, classes=5), Voter(model, classes=5, dtype="bf16")

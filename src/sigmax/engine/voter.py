@@ -128,7 +128,7 @@ class Voter:
         if not unchanged:
             self._double = None  # the model may have been trained since
         self.fit_to(x[0].numel())
-        self.copies(fresh=not unchanged)
+        self.copies(fresh=True)
         weights = None if unchanged else trial.state_of(self.model)
         noisy = trial_copies(x, sigma, trial.COPIES).to(self.device)
         if not self._was_tried(x, sigma, weights, unchanged=unchanged):
