@@ -43,7 +43,7 @@ def test_asked_for_the_radius_it_is_that_of_a_fixed_run_wherever_all_samples_wer
     assert run(sigmax, system, tmp_path / "fixed.jsonl").returncode == 0
     assert run(sigmax, system, tmp_path / "adaptive.jsonl", "--sampling", "adaptive").returncode == 0
     fixed, found = (sx.read(tmp_path / f"{name}.jsonl").frame().set_index("index") for name in ("fixed", "adaptive"))
-    kept = found[found["samples"] == 2_050]
+    kept = found[found["samples"] > 2_000]  # and up to 50 for selection
     assert len(kept) > 2
     assert (kept["radius"] == fixed.loc[kept.index, "radius"]).all()
     assert (found.drop(kept.index)["radius"] == 0).all()

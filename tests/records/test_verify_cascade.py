@@ -92,6 +92,17 @@ def beyond(name):
     return change
 
 
+def all_votes(name, column):
+    """The stage's votes, all for one outcome, at every look."""
+
+    def change(d):
+        s = stage(d, name)
+        for counts in (s["counts"], *s.get("looks", ())):
+            counts[:] = [sum(counts) * (i == column) for i in range(len(counts))]
+
+    return change
+
+
 DEFERRED, ANSWERED = 5, 4
 FORGED = {
     "L raised": (ANSWERED, scaled("level-1/estimation", "lower", 1.001), "level-1/estimation lower is recorded"),
@@ -103,10 +114,10 @@ FORGED = {
     "exclusion radius": (DEFERRED, beyond("level-0/estimation"), "level-0/estimation radius is recorded as 9.0"),
     "radius": (DEFERRED, lambda d: d.update(radius=d["radius"] + 1e-9), "radius is recorded as"),
     "class": (DEFERRED, lambda d: d.update(predicted=1), "predicted is recorded as 1"),
-    "class below": (DEFERRED, put("last/selection", counts=[0, N0, 0]), "predicted is recorded as 0"),
-    "class of a level": (ANSWERED, put("level-1/selection", counts=[0, N0, 0, 0]), "the counts give"),
-    "a level that deferred answers": (DEFERRED, put("level-0/selection", counts=[N0, 0, 0, 0]), ""),
-    "a level that answered defers": (ANSWERED, put("level-1/selection", counts=[0, 0, 0, N0]), ""),
+    "class below": (DEFERRED, all_votes("last/selection", 1), "predicted is recorded as 0"),
+    "class of a level": (ANSWERED, all_votes("level-1/selection", 1), "the counts give"),
+    "a level that deferred answers": (DEFERRED, all_votes("level-0/selection", 0), ""),
+    "a level that answered defers": (ANSWERED, all_votes("level-1/selection", 3), ""),
     "paid with all of alpha": (DEFERRED, put("level-0/estimation", alpha=ALPHA), "level-0/estimation alpha"),
     "paid with nothing": (DEFERRED, put("level-1/estimation", alpha=0.0), "level-1/estimation alpha"),
     "a level not in the ledger": (DEFERRED, lambda d: d["ledger"].pop(0), "the ledger is recorded as"),

@@ -10,7 +10,7 @@ against fixed sampling.
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
 from operator import add
@@ -24,6 +24,7 @@ from sigmax.rules.procedure import Answer, Counts, Question, VoteRequest
 Kind = Literal["fixed", "adaptive"]
 LITTLE = 0.1  # share of all samples that is little: after so many another stage may be asked first
 INTERNAL = {"cap", "floor", "wanted"}  # set by schemes on their parts
+SELECTION_GROWTH = 2.0  # of the selection samples from look to look
 LEAST_ALPHA = 1e-22  # the bounds go down to 1e-30, and looks and classes share it
 
 
@@ -43,6 +44,7 @@ class Sampling:
     times sigma. `cap`, `floor`, `wanted`: radii beyond the cap (a router limits them already, say), radii up to the
     floor (they are proved elsewhere) and any class but the wanted one are of no use to whoever asks. They serve to
     stop, never to claim, so a rule may ignore the last two.
+    Selection samples end once the pick is clear (see `selecting`).
     `futility`: at each look sampling stops when the conditional power, the chance that all n samples would still
     change the answer, is below about this. It costs a little power and no soundness: a futility stop claims nothing.
     """
@@ -50,6 +52,7 @@ class Sampling:
     kind: Kind = "fixed"
     targets: tuple[float, ...] = ()
     tolerance: float = 0.0
+    first0: int = 16  # selection samples before the first look at them, of n0; 0: all n0 at once
     first: int = 32  # samples before the first look
     growth: float = 1.25  # from look to look
     last: float = 0.9  # share of alpha kept for the last look
@@ -77,6 +80,7 @@ class Sampling:
 
     def _check_looks(self) -> None:
         kinds = {
+            "first0": is_whole(self.first0) and 0 <= self.first0 <= 10**9,
             "first": is_whole(self.first) and 1 <= self.first <= 10**9,
             "growth": is_number(self.growth) and 1.01 <= self.growth <= 100,
             "last": is_number(self.last) and 0 < self.last < 1,
@@ -88,7 +92,8 @@ class Sampling:
         wrong = [f"{name}={getattr(self, name)!r}" for name, right in kinds.items() if not right]
         if wrong:
             raise RequestError(f"{', '.join(wrong)}: no such schedule of looks; see Sampling for what they mean")
-        object.__setattr__(self, "first", int(self.first))  # numpy's numbers would not survive a file
+        for name in ("first0", "first"):
+            object.__setattr__(self, name, int(getattr(self, name)))  # numpy's numbers would not survive a file
         for name in ("tolerance", "growth", "last", "futility", "cap"):
             object.__setattr__(self, name, float(getattr(self, name)))
 
@@ -127,6 +132,11 @@ class Sampling:
                 f"alpha={alpha:g} is too little to share among looks; use at least {LEAST_ALPHA:g}, or sample fixed"
             )
         return _schedule(n, alpha, self.first, self.growth, self.last if self.settles_early else 1.0)
+
+    def selection_stops(self, n0: int) -> Sequence[int]:
+        """After how many of the n0 selection samples they are looked at."""
+        adaptive = self.kind == "adaptive" and self.first0
+        return _stops(n0, self.first0, SELECTION_GROWTH) if adaptive else (n0,)
 
     def last_level(self, n: int, alpha: float) -> float:
         """The level of the look that all samples lead to."""
@@ -306,7 +316,7 @@ class Best:
 @lru_cache(maxsize=256)
 def _in_looks(n: int) -> Sampling:
     """About n / 32 and n / 6 samples; a stage that is of use goes on to n."""
-    return Sampling("adaptive", first=max(1, n // 32), growth=6.0, futility=0.05)
+    return Sampling("adaptive", first0=0, first=max(1, n // 32), growth=6.0, futility=0.05)
 
 
 @lru_cache(maxsize=256)

@@ -17,6 +17,7 @@ from sigmax.rules.checks import check_classes, check_samples
 from sigmax.rules.procedure import Answer, Counts, Procedure, Question, VoteRequest, votes
 from sigmax.rules.registry import Entry, register
 from sigmax.rules.sampling import FIXED, Poll, Sampling, first_look, optimistic_count, optimistic_pair
+from sigmax.rules.selecting import leads_clearly, selecting
 
 Bound = Literal["one-sided", "runner-up"]
 
@@ -88,10 +89,10 @@ class SmoothedRule:
         """n0 samples pick the class; up to n *other* samples bound its share; abstain unless a radius is proved."""
         budget = bounds.Budget(alpha)
         then = first_look(self.request(Role.ESTIMATION, n), sampling.schedule(n, alpha))
-        picks = yield from votes(self.request(Role.SELECTION, n0, then))
-        top = self.top(picks)
-        selection = Stage("", Role.SELECTION, self.sigma, picks, sum(picks))
-        if self._of_no_use(top, picks, n, alpha, sampling):
+        ask = self.request(Role.SELECTION, n0, then)
+        picks = yield from selecting(ask, sampling, leads_clearly(self.classes))
+        top, selection = self.top(picks.counts), picks.stage
+        if self._of_no_use(top, picks.counts, n, alpha, sampling):
             return self._unsampled(selection, alpha)
         paid = budget.spend(alpha, on=Role.ESTIMATION)
         estimation = yield from self.estimating(top, n=n, alpha=paid, sampling=sampling)

@@ -74,7 +74,7 @@ class Scheme:
 
         x: a batch (inputs, ...), pixels in [0, 1] or 8-bit images, certified as 32-bit floats; or images in whatever
         `sigmax.data.as_dataset` takes: (images, labels), a torch Dataset or DataLoader, "digits" ...
-        `n0` samples pick the class, `n` others prove the radius.
+        `n0` samples pick the class, `n` others prove the radius; adaptive sampling takes at most so many.
         `seed` and `ids` (default 0, 1, ...) are the address of the noise, together with the networks' weights and the
         input itself: an input called by the same id gets the same noise in any batch, order or subset.
         `sampling="adaptive"` stops as soon as more samples cannot change what is asked, and never takes more than n:

@@ -19,9 +19,10 @@ from sigmax.rules.cascade.level import Level, Payment, Tally
 from sigmax.rules.cascade.parts import LAST, level_name, levels_tried
 from sigmax.rules.certificate import Certificate, Outcome, Prediction, Role, Stage
 from sigmax.rules.checks import check_norms, check_samples, naming_part
-from sigmax.rules.procedure import Counts, Procedure, Rule, votes, within
+from sigmax.rules.procedure import Procedure, Rule, within
 from sigmax.rules.registry import Entry, Part, register
 from sigmax.rules.sampling import FIXED, Sampling, first_look
+from sigmax.rules.selecting import answers_clearly, selecting
 from sigmax.rules.smoothed import SmoothedRule
 
 
@@ -174,10 +175,11 @@ class _Certifying:
     def _level(self, j: int, sampling: Sampling, cap: float) -> Procedure[Certificate]:
         level, n = self.rule.level(j), self.n
         then = first_look(level.request(Role.ESTIMATION, n), sampling.schedule(n, self.shares[j]))
-        picks = yield from votes(level.request(Role.SELECTION, self.n0, then))
-        picked = level.picked(picks)
+        ask = level.request(Role.SELECTION, self.n0, then)
+        picks = yield from selecting(ask, sampling, answers_clearly(level.rule.classes, level.threshold))
+        picked = level.picked(picks.counts)
         if not sampling.wants(picked):
-            return self._of_no_use(j, level, picks)
+            return self._of_no_use(j, picks.stage)
         # A level that is to defer has shown enough once it excludes others as far as what is below reaches.
         own = sampling if picked is not None else sampling.capped(sys.float_info.max)
         tally = Tally(level, picked, n=n, alpha=self.shares[j], sampling=own)
@@ -192,23 +194,22 @@ class _Certifying:
                 break
             else:
                 yield from tally.poll.more()
-        return self._concluded(j, tally, picks, found)
+        return self._concluded(j, tally, picks.stage, found)
 
     def _of_use(self, tally: Tally, sampling: Sampling, reach: float) -> Sampling:
         """What is asked below: the class picked here, beyond what is proved or foreseen without it."""
         wanted = sampling.wanted if tally.picked is None else tally.picked
         return sampling.capped(reach).beyond(max(sampling.floor, tally.foreseen), wanted)
 
-    def _of_no_use(self, j: int, level: Level, picks: Counts) -> Certificate:
+    def _of_no_use(self, j: int, selection: Stage) -> Certificate:
         """The level is to answer another class than the one wanted above it: no more samples, and no claim."""
-        part = level.part
-        selection = Stage(part, Role.SELECTION, level.rule.sigma, picks, sum(picks))
+        part = selection.part
         ledger, stop = tuple(self._ledger(j)), Outcome.FUTILITY_STOP
         return Certificate(None, 0.0, stop, self.alpha, (selection,), ledger, part, selection.name)
 
-    def _concluded(self, j: int, tally: Tally, picks: Counts, found: Certificate | None) -> Certificate:
+    def _concluded(self, j: int, tally: Tally, selection: Stage, found: Certificate | None) -> Certificate:
         label, proved = tally.label(found), tally.proved(found)
-        part, sigma = tally.level.part, tally.level.rule.sigma
+        part = tally.level.part
         estimation = tally.stage(label)
         abstained = found is not None and found.predicted is None and tally.picked is None
         limited = found.limited_by if found and (abstained or not tally.limits(found)) else estimation.name
@@ -217,11 +218,7 @@ class _Certifying:
             radius=proved,
             outcome=Outcome.CERTIFIED if proved else self._why_not(tally, found),
             alpha=self.alpha,
-            stages=(
-                Stage(part, Role.SELECTION, sigma, picks, sum(picks)),
-                estimation,
-                *(found.stages if found else ()),
-            ),
+            stages=(selection, estimation, *(found.stages if found else ())),
             ledger=tuple(self._ledger(j)),
             answered_by=found.answered_by if found and tally.left_to(found) else part,
             limited_by=limited,

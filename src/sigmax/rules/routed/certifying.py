@@ -20,6 +20,7 @@ from sigmax.rules.certificate import Certificate, Outcome, Role, Stage, leading
 from sigmax.rules.procedure import Answer, Counts, Procedure, Question, Rule, asking_as, in_step, votes
 from sigmax.rules.routed.parts import ROUTER, AlphaSplit, certify_expert, expert_name, router_request
 from sigmax.rules.sampling import Poll, Sampling, optimistic_counts
+from sigmax.rules.selecting import Picks, leads_clearly, selecting
 from sigmax.rules.smoothed import SmoothedRule
 
 Reach = tuple[float, ...]
@@ -39,17 +40,21 @@ class Task:
     # The experts that may vote on the router's samples: how votes come about, not what they prove.
     sharing: frozenset[int] = frozenset()
 
+    def routing(self) -> Generator[Question, Answer, Picks]:
+        """The router's selection samples."""
+        ask = router_request(self.router, Role.SELECTION, self.n0)
+        return (yield from selecting(ask, self.sampling, leads_clearly(self.router.classes)))
+
     def expert(self, route: int, sampling: Sampling) -> Procedure[Certificate]:
         """The certificate of one expert."""
         alpha = self.split.experts[route]
         return certify_expert(self.experts, route, n0=self.n0, n=self.n, alpha=alpha, sampling=sampling)
 
     def concluded(
-        self, picks: Counts, estimation: Stage | None, found: Mapping[int, Certificate], claim: "Claim"
+        self, picks: Picks, estimation: Stage | None, found: Mapping[int, Certificate], claim: "Claim"
     ) -> Certificate:
         """The parts' stages and payments under one claim; what was reserved counts as spent, used or not."""
-        selection = Stage(ROUTER, Role.SELECTION, self.router.sigma, picks, sum(picks))
-        route = (selection,) if estimation is None else (selection, estimation)
+        route = (picks.stage,) if estimation is None else (picks.stage, estimation)
         top = next(iter(found.values()))
         reserved = [
             Spent(expert_name(j), self.split.experts[j])
@@ -90,8 +95,8 @@ def minimum(task: Task) -> Procedure[Certificate]:
     picked, the expert's certificate is wrong with probability at most its own.
     Source: Sun et al. (2026), Theorem 4.2 and Sec. 5.1.
     """
-    picks = yield from votes(router_request(task.router, Role.SELECTION, task.n0))
-    top, _ = leading(picks)
+    picks = yield from task.routing()
+    top, _ = leading(picks.counts)
     expert = yield from task.expert(top, task.sampling)
     if expert.predicted is None:
         return task.concluded(picks, None, {top: expert}, Claim(expert.outcome, expert.limited_by))
@@ -114,8 +119,8 @@ def consensus(task: Task) -> Procedure[Certificate]:
     with probability at least 1 - alpha, and then the theorem applies. For that the bounds need not be independent: an
     expert that is `sharing` the router's denoiser and noise votes on the router's samples.
     """
-    picks = yield from votes(router_request(task.router, Role.SELECTION, task.n0))
-    top, _ = leading(picks)
+    picks = yield from task.routing()
+    top, _ = leading(picks.counts)
     routes, expert = yield from _first(task, top)
     found = {top: expert}
     if expert.predicted is None:
