@@ -16,7 +16,7 @@ from sigmax.files import written_whole
 from sigmax.jobs.attack.ball import Space
 from sigmax.jobs.attack.log import Attacked, AttackLog
 from sigmax.jobs.attack.search import Attack, Found, Search, nearest_others
-from sigmax.jobs.attack.together import at_once, searched
+from sigmax.jobs.attack.together import at_once, few_threads, searched
 from sigmax.jobs.attack.verdict import AttackVerdict, judged
 from sigmax.jobs.backends import local
 from sigmax.jobs.certify import arithmetic, recall_run
@@ -82,7 +82,8 @@ def attack_run(
     considered = sorted(run.records, key=lambda record: record.index)[:maximum]
     certified = [record for record in considered if record.certificate.radius > 0]
     folder = Path(out)
-    with AttackLog(folder / LOG, _request(run, options)) as log, shown(watch, f"attack {run.path.name}") as advance:
+    log, shown_as = AttackLog(folder / LOG, _request(run, options)), f"attack {run.path.name}"
+    with log, shown(watch, shown_as) as advance, few_threads(scheme):
         _attack_all(log, certified, scheme, data, options=options, together=together, watch=advance, seen=seen)
     rows = tuple(log.done[record.index] for record in certified)
     verdict = judged(

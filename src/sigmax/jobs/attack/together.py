@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 
 import torch
@@ -21,6 +22,23 @@ def at_once(scheme: Scheme, numbers: int) -> int:
     if all(voter.device.type == "cpu" for voter in scheme.voters.values()):
         return 1
     return min(MOST, max(1, NUMBERS // numbers))
+
+
+@contextmanager
+def few_threads(scheme: Scheme) -> Iterator[None]:
+    """Within it torch uses one thread of the host, where no network votes on a CPU; afterwards as many as before.
+
+    The host then works on single images alone: its threads would wait for each other longer than they work.
+    """
+    before = torch.get_num_threads()
+    if any(voter.device.type == "cpu" for voter in scheme.voters.values()):
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def searched(

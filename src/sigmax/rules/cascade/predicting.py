@@ -3,14 +3,17 @@
 # k of n votes; q_c share of class c; t threshold; K classes
 """
 
+from functools import lru_cache
 from math import ceil, log
 
-from sigmax.bounds import Budget, Spent
-from sigmax.bounds.fixed import tail_above, tail_below
+from sigmax.bounds import Budget, Spent, fixed
 from sigmax.errors import RequestError
 from sigmax.rules.cascade.level import Level
 from sigmax.rules.certificate import Outcome, Prediction, Role, Stage
 from sigmax.rules.procedure import Counts, Procedure, VoteRequest, votes
+
+_KEPT = 2**14  # tails: every class of every prediction asks for one, and counts of few samples come again
+tail_above, tail_below = lru_cache(_KEPT)(fixed.tail_above), lru_cache(_KEPT)(fixed.tail_below)
 
 
 def predicting(level: Level, below: Procedure[Prediction], *, n: int, alpha: float) -> Procedure[Prediction]:
