@@ -40,7 +40,8 @@ class Budget:
         Returns the amount spent, which is what the bound must be computed at.
         """
         amount = _positive(alpha, "the amount to spend")
-        if amount == self._left:  # all of it, as a plain certificate spends at once
+        # All of it, as a plain certificate spends at once: then no fraction need be compared.
+        if (not self._ledger and amount == self.alpha) or amount == self._left:
             self._left = _NOTHING
             self._ledger.append(Spent(on, amount))
             return amount

@@ -4,7 +4,7 @@ The items of a batch have one noise distribution and one grid, each its own leve
 """
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -41,6 +41,7 @@ class Piece(NamedTuple):
     last: int
     address: Address
     low: int
+    more: bool  # whether later samples of the stage may be asked for
 
 
 class CpuFiller:
@@ -58,39 +59,44 @@ class CpuFiller:
         self.batch = empty((size, *shape))
         self.numbers, self.x = self.batch.numpy(), inputs.x.numpy()  # the same memory; slices cost less than a tensor's
         self.rows = np.empty(size, dtype=np.int64)
-        self.source = BlockSource(self.sampler, inputs.left)
+        self.source = inputs.source(self.sampler)
         self.thread = threading.local()  # each thread's own source
         threads = torch.get_num_threads() if BLOCK * shape.numel() >= WORTH_A_THREAD else 1
         self.pool = ThreadPoolExecutor(threads) if threads > 1 else None
 
     def fill(self, spans: Spans) -> tuple[Tensor, Tensor]:
         """The batch of these samples, and which item each row belongs to."""
-        used = 0
-        pieces: list[Piece] = []
-        for i, start, stop in spans:
-            self.rows[used : used + stop - start] = i
-            pieces += self._pieces(self.items[i], used, start, stop)
-            used += stop - start
-        self._sample(pieces)
+        if self.pool is not None:
+            self._sample_blocks(self.pool, spans)
         used = 0
         for i, start, stop in spans:
-            item, samples = self.items[i], self.numbers[used : used + stop - start]
-            self.sampler.add_to(self.x[item.position], item.request.noise, samples)
-            used += stop - start
+            item, end = self.items[i], used + stop - start
+            for piece in self._pieces(item, used, start, stop):
+                if self.pool is None or piece.last - piece.first < BLOCK:
+                    self._sample_from(self.source, piece)
+            # At once, while the samples are in the processor's cache.
+            self.sampler.add_to(self.x[item.position], item.request.noise, self.numbers[used:end])
+            self.rows[used:end] = i
+            used = end
         return self.batch[:used], torch.from_numpy(self.rows[:used])
 
-    def _pieces(self, item: Item, row: int, start: int, stop: int) -> Iterator[Piece]:
+    def _pieces(self, item: Item, row: int, start: int, stop: int) -> list[Piece]:
         seed, input_id = self.inputs.key(item.position)
-        for index, low, high in in_blocks(start, stop):
-            yield Piece(row, row + high - low, Address(seed, input_id, item.stage, index), low)
-            row += high - low
+        stage, end, pieces = item.stage, item.request.end, list[Piece]()
+        while start < stop:
+            index, low = divmod(start, BLOCK)
+            last = row + min(stop - start, BLOCK - low)
+            start += last - row
+            pieces.append(Piece(row, last, Address(seed, input_id, stage, index), low, start < end))
+            row = last
+        return pieces
 
-    def _sample(self, pieces: Sequence[Piece]) -> None:
-        for piece in pieces:
-            if self.pool is None or piece.last - piece.first < BLOCK:
-                self._sample_from(self.source, piece)
-        if self.pool is not None:
-            list(self.pool.map(self._sample_in_thread, (p for p in pieces if p.last - p.first == BLOCK)))
+    def _sample_blocks(self, pool: ThreadPoolExecutor, spans: Spans) -> None:
+        used, whole = 0, list[Piece]()
+        for i, start, stop in spans:
+            whole += [p for p in self._pieces(self.items[i], used, start, stop) if p.last - p.first == BLOCK]
+            used += stop - start
+        list(pool.map(self._sample_in_thread, whole))
 
     def _sample_in_thread(self, piece: Piece) -> None:
         if not hasattr(self.thread, "source"):
@@ -98,13 +104,7 @@ class CpuFiller:
         self._sample_from(self.thread.source, piece)
 
     def _sample_from(self, source: BlockSource, piece: Piece) -> None:
-        source.fill(self.numbers[piece.first : piece.last], piece.address, piece.low)
-
-
-def in_blocks(start: int, stop: int) -> Iterator[tuple[int, int, int]]:
-    """The samples `start` to `stop` as (block, first, last) within each block they touch."""
-    for index in range(start // BLOCK, -(-stop // BLOCK)):
-        yield index, max(start - index * BLOCK, 0), min(stop - index * BLOCK, BLOCK)
+        source.fill(self.numbers[piece.first : piece.last], piece.address, piece.low, more=piece.more)
 
 
 class DeviceFiller:

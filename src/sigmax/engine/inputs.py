@@ -5,10 +5,12 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from sigmax.noise.addressed import Left
+from sigmax.noise.addressed import BlockSource
+from sigmax.noise.sampler import Sampler
 from sigmax.rules.procedure import Counts, VoteRequest
 
 
@@ -58,7 +60,13 @@ class Noisy:
     weights: str | None = None
     sent: dict[torch.device, Tensor] = field(default_factory=dict)
     keys: dict[int, tuple[int, int]] = field(default_factory=dict)
-    left: Left = field(default_factory=Left)  # where a CPU's blocks of noise go on at the next look
+    sources: dict[Sampler, BlockSource] = field(default_factory=dict)  # of a CPU's noise; they go on at the next look
+
+    def source(self, sampler: Sampler) -> BlockSource:
+        """The one source of a CPU's noise, which knows where it left every block."""
+        if sampler not in self.sources:
+            self.sources[sampler] = BlockSource(sampler)
+        return self.sources[sampler]
 
     def key(self, position: int) -> tuple[int, int]:
         """The two 64-bit numbers that the noise of an input is addressed by; computed once."""
@@ -77,10 +85,11 @@ class Noisy:
 
 def mixed(seed: int, input_id: int, weights: str, x: Tensor) -> tuple[int, int]:
     """Seed, id, weights and input as 128 bits: those of other weights or another input are others."""
-    shape = ",".join(map(str, x.shape))
+    pixels = x.numpy()
+    shape = ",".join(map(str, pixels.shape))
     # Every part has a known length or ends with a byte that none of it holds, so no two addresses read the same.
     digest = hashlib.shake_128(struct.pack("<QQ", seed, input_id) + f"{weights}\n{shape}\n".encode())
-    digest.update((x + 0.0).contiguous().numpy().astype("<f4", copy=False).tobytes())  # -0.0 is the same input as 0.0
+    digest.update((pixels + np.float32(0)).astype("<f4", copy=False).tobytes())  # -0.0 is the same input as 0.0
     first, second = struct.unpack("<QQ", digest.digest(16))
     return first, second
 

@@ -25,6 +25,7 @@ change within rounding, or one that leaves the class as it is where the model re
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NoReturn
 
 import torch
@@ -91,13 +92,7 @@ def trial_batch(noisy: Tensor, size: int) -> TrialBatch:
     Exchanged rows lie far on both sides of the input, more of them on one: so mean, largest and smallest of the batch
     move.
     """
-    generator = torch.Generator().manual_seed(size)
-    orders = [torch.randperm(len(noisy), generator=generator) for _ in range(-(-size // len(noisy)))]
-    copy = torch.cat(orders)[:size].to(noisy.device)
-    held = torch.zeros(size, dtype=torch.bool)
-    inner = torch.arange(1, size - 1) if size > 2 else torch.arange(size)
-    held[inner[torch.randperm(len(inner), generator=generator)][: max(1, size // 2)]] = True
-    held = held.to(noisy.device)
+    copy, held = (one.to(noisy.device) for one in _places(len(noisy), size))
     near = noisy[copy]
     side = torch.where(torch.arange(size, device=noisy.device) % 4 == 1, -1.0, 1.0)
     for end in (0, -1):  # a class that the first or the last row decides should change
@@ -106,6 +101,17 @@ def trial_batch(noisy: Tensor, size: int) -> TrialBatch:
     far = 3 * near + side.view(-1, *[1] * (noisy.ndim - 1))
     far[held] = near[held]
     return TrialBatch(copy, held, near, far)
+
+
+@lru_cache(maxsize=16)  # every check of inputs asks for the same few
+def _places(copies: int, size: int) -> tuple[Tensor, Tensor]:
+    """Which copy stands in each row, and which rows are held; the same whenever it is asked."""
+    generator = torch.Generator().manual_seed(size)
+    orders = [torch.randperm(copies, generator=generator) for _ in range(-(-size // copies))]
+    held = torch.zeros(size, dtype=torch.bool)
+    inner = torch.arange(1, size - 1) if size > 2 else torch.arange(size)
+    held[inner[torch.randperm(len(inner), generator=generator)][: max(1, size // 2)]] = True
+    return torch.cat(orders)[:size], held
 
 
 def _exchange(call: Call, batch: TrialBatch, dtype: torch.dtype) -> Tensor:

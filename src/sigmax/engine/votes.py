@@ -8,8 +8,9 @@ network would be padded with cast votes that are likely to be asked for next (se
 """
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import accumulate, chain
+from itertools import accumulate, chain, pairwise
 from typing import Generic, NamedTuple
 
 import torch
@@ -50,12 +51,14 @@ def run(
     inputs: Noisy,
     voters: Mapping[str, Voter],
     known: Recorded | None = None,
+    *,
+    together: bool = False,
 ) -> Iterator[tuple[int, Result]]:
-    """Results as they are reached, each with the position of its input.
+    """Results as they are reached, each with the position of its input; `together`: only those of a whole round.
 
     Networks vote in eval mode; whenever a result is handed out they are as the caller left them.
     """
-    results = _rounds(procedures, inputs, voters, known or {})
+    results = _rounds(procedures, inputs, voters, known or {}, together)
     while True:
         with voting(voters.values()):
             some = next(results, None)
@@ -65,15 +68,20 @@ def run(
 
 
 def _rounds(
-    procedures: Sequence[Procedure[Result]], inputs: Noisy, voters: Mapping[str, Voter], known: Recorded
+    procedures: Sequence[Procedure[Result]],
+    inputs: Noisy,
+    voters: Mapping[str, Voter],
+    known: Recorded,
+    together: bool,
 ) -> Iterator[list[tuple[int, Result]]]:
     """Procedures advance together: a round answers what is asked at the moment, the first inputs first and no more
     than fills `MOST_BATCHES`. So large requests do not wait for each other: inputs finish one after another, and a
-    run that is cut loses the votes of a few. A CPU is slow: results come batch by batch, else by rounds.
+    run that is cut loses the votes of a few. A CPU is slow: results come batch by batch, where they are wanted so.
     """
     open_ones, recorded = Asking(procedures), {position: Recording(stages) for position, stages in known.items()}
     most = MOST_BATCHES * max(voter.batch for voter in voters.values())
-    patience = 1 if any(voter.device.type == "cpu" for voter in voters.values()) else len(procedures)
+    by_batches = not together and any(voter.device.type == "cpu" for voter in voters.values())
+    patience = 1 if by_batches else len(procedures)
     while open_ones.asked:
         for replies in answer(open_ones.taken(most), inputs, voters, recorded, open_ones.ahead):
             for position, reply in replies:
@@ -223,6 +231,7 @@ class Casting:
         self.filler = filler_for(voter.device, inputs, items, self.size)
         self.shifts = sent(torch.tensor([0, *accumulate(voter.parts)][:-1]), voter.device)
         self.counts = torch.zeros(len(items) * voter.classes, dtype=torch.int64, device=voter.device)
+        self.one = torch.ones(1, dtype=torch.int64, device=voter.device)
         self.invalid = torch.zeros(1, dtype=torch.int64, device=voter.device)
 
     def portions(self) -> Iterator[Portion]:
@@ -233,7 +242,7 @@ class Casting:
             touched = overlapping(self.ends, done, last)
             if any(self.items[i].known is None for i in touched):
                 self._cast([(i, *span(self.items, self.ends, i, first, last)) for i in touched])
-            begun, done = done, done + sum(self.ends[i] <= last for i in touched)
+            begun, done = done, bisect_right(self.ends, last, done)
             if begun < done:
                 cells = self.counts[begun * self.voter.classes : done * self.voter.classes]
                 yield Portion(self.items[begun:done], Arriving(torch.cat([cells, self.invalid])))
@@ -241,42 +250,39 @@ class Casting:
     def _cast(self, spans: Spans) -> None:
         batch, rows = self.filler.fill(spans)
         votes, bad = self.voter.vote(batch, self.items[spans[0][0]].request.sigma)
-        cells = (rows.to(votes.device)[:, None] * self.voter.classes + self.shifts + votes).flatten()
-        self.counts.scatter_add_(0, cells, torch.ones_like(cells))
+        cells = torch.add(votes, rows.to(votes.device)[:, None], alpha=self.voter.classes)
+        if len(self.voter.parts) > 1:
+            cells += self.shifts
+        self.counts.scatter_add_(0, cells.flatten(), self.one.expand(cells.numel()))
         self.invalid += bad
 
     def counts_of(self, portion: Portion) -> Iterator[tuple[Item, tuple[Counts | None, ...]]]:
         """The counts of these items, once they have arrived."""
         *counts, invalid = portion.counts.wait().tolist()
         refuse_invalid(invalid, self.voter.classes)
-        for place, item in enumerate(portion.items):
-            first = place * self.voter.classes
-            yield item, complete(item, counts[first : first + self.voter.classes], self.voter.parts)
+        ends = list(accumulate(self.voter.parts, initial=0))
+        columns = list(pairwise(ends))
+        for first, item in zip(range(0, len(counts), ends[-1]), portion.items, strict=True):
+            yield item, complete(item, [tuple(counts[first + a : first + b]) for a, b in columns])
 
 
-def complete(item: Item, counted: Sequence[int], parts: Sequence[int]) -> tuple[Counts | None, ...]:
+def complete(item: Item, cast: Sequence[Counts]) -> tuple[Counts | None, ...]:
     """The item's counts, checked to be complete: a vote lost on the way must never make a bound look better."""
-    ends = list(accumulate(parts))
-    cast = (tuple(counted[end - k : end]) for end, k in zip(ends, parts, strict=True))
     counts: tuple[Counts | None, ...] = item.known or tuple(cast)
+    n = item.request.n
     for votes in counts:
-        if votes is not None and sum(votes) != item.request.n:
-            raise RunError(
-                f"{item.request.n} votes were asked for and {sum(votes)} counted; this is a bug, please report it"
-            )
+        if votes is not None and sum(votes) != n:
+            raise RunError(f"{n} votes were asked for and {sum(votes)} counted; this is a bug, please report it")
     return counts
 
 
 def overlapping(ends: Sequence[int], done: int, last: int) -> range:
     """The items with votes before `last`, given that the first `done` are finished."""
-    stop = done
-    while stop < len(ends) and (stop == done or ends[stop - 1] < last):
-        stop += 1
-    return range(done, stop)
+    return range(done, min(bisect_left(ends, last, done) + 1, len(ends)))
 
 
 def span(items: Sequence[Item], ends: Sequence[int], i: int, first: int, last: int) -> tuple[int, int]:
     """Which samples of item i stand in the batch from `first` to `last`."""
-    n, start = items[i].request.n, items[i].request.start
-    begin = ends[i] - n
-    return start + max(first - begin, 0), start + min(last - begin, n)
+    ask = items[i].request
+    shift = ask.stop - ends[i]  # from a place on the line to a sample
+    return max(first + shift, ask.start), min(last + shift, ask.stop)

@@ -24,6 +24,7 @@ BLOCK = 128
 # Named in a run's plan; change it whenever an address would give other noise.
 GENERATOR = "shake128-sfc64/128 by weights and input"
 _UINT64 = 2**64
+_COUNTER = struct.pack("<Q", 1)  # as SFC64 begins
 _KEPT = 4096  # states of generators, 3 MB
 
 Floats = npt.NDArray[np.float32]
@@ -41,7 +42,7 @@ class Address(NamedTuple):
     def state(self) -> npt.NDArray[np.uint64]:
         """The generator's whole state: three hashed words, and the counter SFC64 begins with."""
         key = struct.pack("<QQQ", self.seed, self.input_id, self.block) + self.stage.encode()
-        return np.frombuffer(hashlib.shake_128(key).digest(24) + struct.pack("<Q", 1), dtype="<u8").astype(np.uint64)
+        return np.frombuffer(hashlib.shake_128(key).digest(24) + _COUNTER, dtype="<u8")
 
 
 def empty(shape: Sequence[int]) -> Tensor:
@@ -81,14 +82,17 @@ class BlockSource:
         self._next: tuple[Address, int] | None = None  # the sample that would come now
         self._left = left or Left()
 
-    def fill(self, out: Floats, address: Address, first: int = 0) -> Floats:
-        """Write the samples of a block from `first` on into `out` (samples, ...), which is contiguous."""
+    def fill(self, out: Floats, address: Address, first: int = 0, *, more: bool = True) -> Floats:
+        """Write the samples of a block from `first` on into `out` (samples, ...), which is contiguous.
+
+        `more`: whether another source may be asked for those that follow, and so needs to know where this one was.
+        """
         if self._next != (address, first):
             self._begin(address, first, out.size // len(out))
         self._sampler.fill(self._generator, out)
         stop = first + len(out)
         self._next = address, stop
-        if stop < BLOCK:
+        if more and stop < BLOCK:
             self._left.keep(address, stop, self._bits.state)
         return out
 

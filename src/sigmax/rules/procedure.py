@@ -47,6 +47,11 @@ class VoteRequest(NamedTuple):
         return self.stop - self.start
 
     @property
+    def end(self) -> int:
+        """Where the samples of the stage end, as far as is known: with its last look."""
+        return self.schedule[-1][0] if self.schedule else self.stop
+
+    @property
     def sigma(self) -> float:
         """The level of the noise."""
         return self.noise.sigma

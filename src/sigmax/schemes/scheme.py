@@ -94,7 +94,7 @@ class Scheme:
             procedures = self._procedures(
                 lambda: self.rule.certifying(n0=n0, n=n, alpha=alpha, sampling=question), noisy
             )
-            results = votes.run(procedures, noisy, self.voters)
+            results = votes.run(procedures, noisy, self.voters, together=True)
             for position, certificate in self.concluded(noisy.x, results):
                 found[first + position] = replace(certificate, asked=stated)
         return [found[i] for i in range(len(x))]
@@ -119,7 +119,7 @@ class Scheme:
         x = self.check(batch_of(x, self.classes))
         noisy = Noisy(x, check_ids(ids, len(x)), seed)
         procedures = self._procedures(lambda: self.rule.predicting(n=n, alpha=alpha), noisy)
-        found = dict(self.concluded(x, votes.run(procedures, noisy, self.voters)))
+        found = dict(self.concluded(x, votes.run(procedures, noisy, self.voters, together=True)))
         return [found[i] for i in range(len(x))]
 
     @final
