@@ -146,7 +146,7 @@ def test_interrupted_predictions_say_that_they_start_over(system, sigmax, monkey
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("sigmax.schemes.scheme.votes.run", interrupted)
+    monkeypatch.setattr("sigmax.schemes.scheme.rounds.run", interrupted)
     done = sigmax("predict", system, "--data", "digits", "--max", 6)
     assert done.returncode == 130
     assert "Interrupted. Predictions are not kept. The same command starts over." in done.stderr

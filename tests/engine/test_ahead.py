@@ -1,11 +1,14 @@
-"""Votes cast ahead fill rows that would be padding, and change no record: not whole, not cut, not resumed."""
+"""Votes cast ahead fill rows that would be padding, and change no record: not whole, not cut, not resumed.
+
+Nor do the two teams change any that take turns where a GPU votes.
+"""
 
 import pytest
 import torch
 from torch import nn
 
 import sigmax as sx
-from sigmax.engine import compilation
+from sigmax.engine import compilation, rounds, voter
 from sigmax.engine.ahead import Ahead
 from sigmax.engine.inputs import Item
 from sigmax.engine.voter import LEAST_PIECE, PIECES, Voter
@@ -57,6 +60,7 @@ def cascade(seen, **how):
     return sx.Cascade(levels, smoothed(seen, 0.12, **how))
 
 
+SMALL = 64  # a batch that every team can fill
 SCHEMES = {"smoothed": smoothed, "dual": dual, "cascade": cascade}
 
 
@@ -66,10 +70,21 @@ def padded(monkeypatch):
     monkeypatch.setattr(compilation, "compiled", lambda model, mode: model)
 
 
-def certified(build, sampling, *, known=None, **how):
+@pytest.fixture
+def teams(monkeypatch):
+    """How many teams each certification began with, where the machine's processor counts as a GPU."""
+    begun, in_teams = [], rounds.Asking.in_teams
+    monkeypatch.setattr(rounds, "HOST", "nowhere")
+    monkeypatch.setattr(voter, "LEAST_PIECE", SMALL // PIECES)
+    counted = lambda *given: begun.append(in_teams(*given)) or begun[-1]  # noqa: E731
+    monkeypatch.setattr(rounds.Asking, "in_teams", counted)
+    return begun
+
+
+def certified(build, sampling, *, known=None, batch=BATCH, **how):
     """Certificates by position, in the order they came, and every batch that was run for them."""
     seen = []
-    scheme = build(seen, batch=BATCH, **how)
+    scheme = build(seen, batch=batch, **how)
     asked = {"n0": 50, "n": 1_000, "alpha": 0.01, "seed": 4, "ids": range(len(X)), "sampling": SAMPLINGS[sampling]}
     weights = scheme.weights()
     scheme.check(X)
@@ -102,6 +117,38 @@ def test_a_resumed_run_casts_the_batches_of_an_unbroken_one(name, sampling, done
     assert resumed == whole
     before = {batch.numpy().tobytes() for batch in ran}
     assert all(batch.numpy().tobytes() in before for batch in again)
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS)
+@pytest.mark.parametrize("name", SCHEMES)
+def test_two_teams_find_what_one_finds(name, sampling, teams, monkeypatch):
+    two, _ = certified(SCHEMES[name], sampling, compile=True, batch=SMALL)
+    assert [len(each) for each in teams] == [2]
+    monkeypatch.setattr(rounds, "HOST", "cpu")
+    one, _ = certified(SCHEMES[name], sampling, compile=True, batch=SMALL)
+    assert two == one
+    assert len(teams) == 1
+
+
+@pytest.mark.parametrize("done", [1, 5, 8])
+@pytest.mark.parametrize("sampling", SAMPLINGS)
+@pytest.mark.parametrize("name", SCHEMES)
+def test_two_teams_resume_with_the_batches_of_an_unbroken_run(name, sampling, done, teams):
+    whole, ran = certified(SCHEMES[name], sampling, compile=True, batch=SMALL)
+    known = {position: whole[position].stages for position in list(whole)[:done]}
+    resumed, again = certified(SCHEMES[name], sampling, compile=True, batch=SMALL, known=known)
+    assert resumed == whole
+    before = {batch.numpy().tobytes() for batch in ran}
+    assert all(batch.numpy().tobytes() in before for batch in again)
+    assert len(again) < len(ran) or done < 8
+
+
+def test_a_team_that_fills_no_batch_joins_the_other(teams, monkeypatch):
+    left, join = [], rounds.Asking.join
+    monkeypatch.setattr(rounds.Asking, "join", lambda self, other: left.append(other.votes) or join(self, other))
+    certified(SCHEMES["cascade"], "one radius", compile=True, batch=SMALL)
+    assert len(left) == 1
+    assert 0 < left[0] < SMALL
 
 
 class Killed(BaseException):

@@ -1,10 +1,10 @@
-"""A round is bounded: inputs finish one after another, also where all ask look by look."""
+"""Rounds are bounded, so inputs finish one after another; on a GPU two teams take turns, and no record changes."""
 
 import torch
 from torch import nn
 
 import sigmax as sx
-from sigmax.engine import votes
+from sigmax.engine import rounds
 from sigmax.engine.inputs import Noisy
 from sigmax.rules.certificate import Role
 from sigmax.rules.procedure import ScoreRequest, VoteRequest
@@ -16,13 +16,13 @@ def request(n):
 
 def test_the_first_inputs_come_first_and_scores_are_free():
     asked = {0: request(50), 3: request(60), 4: ScoreRequest("", 2), 7: request(40), 9: request(30)}
-    assert list(votes.first_requests(asked, 100)) == [0, 4, 7]
-    assert list(votes.first_requests({5: request(1000), 6: request(1)}, 100)) == [5]
+    assert list(rounds.first_requests(asked, 100)) == [0, 4, 7]
+    assert list(rounds.first_requests({5: request(1000), 6: request(1)}, 100)) == [5]
 
 
 def test_an_adaptive_run_that_is_cut_has_its_first_inputs(monkeypatch):
     """Inputs that need all their samples do not all end at the end."""
-    monkeypatch.setattr(votes, "MOST_BATCHES", 16)
+    monkeypatch.setattr(rounds, "MOST_BATCHES", 16)
     cast = []
 
     class Coin(nn.Module):
@@ -35,7 +35,7 @@ def test_an_adaptive_run_that_is_cut_has_its_first_inputs(monkeypatch):
         scheme.rule.certifying(n0=32, n=3_000, alpha=1e-3, sampling=sx.Sampling("adaptive")) for _ in range(64)
     ]
     noisy = Noisy(torch.zeros(64, 3), range(64), 0)
-    found = votes.run(procedures, noisy, scheme.voters)
+    found = rounds.run(procedures, noisy, scheme.voters)
     first, _ = next(found)
     assert first == 0
     assert sum(cast) < 0.2 * 64 * 3_000

@@ -9,8 +9,9 @@ from torch import nn
 import sigmax as sx
 from sigmax.engine.inputs import Noisy
 from sigmax.engine.precision import full_precision
+from sigmax.engine.rounds import run
 from sigmax.engine.voter import Voter
-from sigmax.engine.votes import run, score
+from sigmax.engine.votes import score
 from sigmax.rules.certificate import Role, Stage
 from sigmax.rules.procedure import ScoreRequest, Scores, VoteRequest
 

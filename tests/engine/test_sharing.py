@@ -7,9 +7,9 @@ from torch import nn
 import sigmax as sx
 from sigmax.engine.branches import Branches
 from sigmax.engine.inputs import Noisy
+from sigmax.engine.rounds import run
 from sigmax.engine.sharing import can_share, joint_voter
 from sigmax.engine.trial import COPIES, SMALL, between
-from sigmax.engine.votes import run
 from sigmax.records.verify import disagreements
 from sigmax.rules.certificate import Role, leading
 from sigmax.rules.procedure import JointRequest, VoteRequest

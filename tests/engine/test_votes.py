@@ -9,8 +9,9 @@ from torch import nn
 
 import sigmax as sx
 from sigmax.engine.inputs import Item, Noisy
+from sigmax.engine.rounds import run
 from sigmax.engine.voter import Voter, voting
-from sigmax.engine.votes import Casting, run, tally
+from sigmax.engine.votes import Casting, tally
 from sigmax.noise.addressed import BLOCK
 from sigmax.noise.gaussian import block
 from sigmax.rules.certificate import Role

@@ -119,7 +119,7 @@ def test_a_command_that_fails_leaves_a_finished_run_finished(path, monkeypatch):
     certify(path, maximum=3)
     held = path.read_bytes()
     with monkeypatch.context() as context:
-        context.setattr("sigmax.schemes.scheme.votes.run", lambda *_: 1 / 0)
+        context.setattr("sigmax.schemes.scheme.rounds.run", lambda *_: 1 / 0)
         with pytest.raises(sx.RunError, match="ZeroDivisionError: division by zero"):
             certify(path, maximum=5)
     assert path.read_bytes() == held

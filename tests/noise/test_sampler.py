@@ -10,8 +10,8 @@ import torch
 import sigmax as sx
 from sigmax.engine.fillers import CpuFiller, DeviceFiller
 from sigmax.engine.inputs import Item, Noisy
+from sigmax.engine.rounds import run
 from sigmax.engine.voter import Voter
-from sigmax.engine.votes import run
 from sigmax.noise import philox
 from sigmax.noise.gaussian import SAMPLER
 from sigmax.rules.certificate import Role

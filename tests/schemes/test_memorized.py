@@ -7,7 +7,8 @@ import pytest
 import torch
 
 import sigmax as sx
-from sigmax.engine import votes
+from sigmax.engine import rounds
+from sigmax.engine.inputs import Noisy
 from sigmax.jobs.data_check import data_findings
 from sigmax.records.lines import decode, encode
 from sigmax.report.notes import on_run
@@ -42,9 +43,9 @@ def test_without_memory_nothing_is_called_a_certificate():
     f = sx.Memorized(disc, **WIDE)
     x = torch.cat([FAR, CENTRE])
     noise = f.own_noise(x, [0, 1], 0)["sigma"]
-    noisy = votes.Noisy(x, [0, 1], 0)
+    noisy = Noisy(x, [0, 1], 0)
     procedures = [with_noise(f.rule.certifying(**SAMPLES), {"sigma": sigma}) for sigma in noise]
-    plain = dict(votes.run(procedures, noisy, f.voters))
+    plain = dict(rounds.run(procedures, noisy, f.voters))
     for found in plain.values():
         assert (found.predicted, found.radius) == (None, 0.0)
         assert found.outcome is sx.Outcome.UNREMEMBERED

@@ -49,6 +49,10 @@ class Ahead:
             return None
         return waiting.pop(_samples(question), None)
 
+    def join(self, other: "Ahead") -> None:
+        """Take over what waits elsewhere, of other inputs."""
+        self._waiting |= other._waiting
+
     def forget(self, position: int) -> None:
         """Nothing more is asked for this input."""
         self._waiting.pop(position, None)

@@ -1,6 +1,6 @@
-"""The engine: runs many procedures at once and keeps every batch full across their inputs.
+"""The engine: the votes of a round are cast in batches that are full across inputs, networks and stages.
 
-# x inputs; an item is what is asked of one input; the votes of a round lie end to end on one line, cut into batches
+# an item is what is asked of one input; the votes of a round lie end to end on one line, cut into batches
 
 The layout of a round depends only on what is asked, never on what is already known, so a resumed run casts each
 missing vote in the batch it would have stood in. A batch in which nothing is unknown is not run. Rows that a compiled
@@ -11,7 +11,7 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, chain, pairwise
-from typing import Generic, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,124 +23,22 @@ from sigmax.engine.inputs import Arriving, Item, Noisy, sent
 from sigmax.engine.outputs import refuse_invalid
 from sigmax.engine.settings import keep_freed_memory
 from sigmax.engine.sharing import joint_voter
-from sigmax.engine.voter import Voter, voting
+from sigmax.engine.voter import Voter
 from sigmax.errors import RunError
-from sigmax.rules.certificate import Stage
 from sigmax.rules.procedure import (
     Answer,
     Counts,
     JointCounts,
     JointRequest,
-    Procedure,
     Question,
-    Result,
     ScoreRequest,
     Scores,
     SigmaRequest,
 )
 from sigmax.rules.replay import Recording
 
-MOST_BATCHES = 64  # that a round fills: the last one is seldom full, so they should be many
-Recorded = Mapping[int, Sequence[Stage]]  # position of an input -> the stages already recorded for it
-Recordings = Mapping[int, Recording]
+Recordings = Mapping[int, Recording]  # of the inputs that were voted on before, by position
 Counted = tuple[int, tuple[Counts | None, ...]]  # position of an input, and the counts of each request
-
-
-def run(
-    procedures: Sequence[Procedure[Result]],
-    inputs: Noisy,
-    voters: Mapping[str, Voter],
-    known: Recorded | None = None,
-    *,
-    together: bool = False,
-) -> Iterator[tuple[int, Result]]:
-    """Results as they are reached, each with the position of its input; `together`: only those of a whole round.
-
-    Networks vote in eval mode; whenever a result is handed out they are as the caller left them.
-    """
-    results = _rounds(procedures, inputs, voters, known or {}, together)
-    while True:
-        with voting(voters.values()):
-            some = next(results, None)
-        if some is None:
-            return
-        yield from some
-
-
-def _rounds(
-    procedures: Sequence[Procedure[Result]],
-    inputs: Noisy,
-    voters: Mapping[str, Voter],
-    known: Recorded,
-    together: bool,
-) -> Iterator[list[tuple[int, Result]]]:
-    """Procedures advance together: a round answers what is asked at the moment, the first inputs first and no more
-    than fills `MOST_BATCHES`. So large requests do not wait for each other: inputs finish one after another, and a
-    run that is cut loses the votes of a few. A CPU is slow: results come batch by batch, where they are wanted so.
-    """
-    open_ones, recorded = Asking(procedures), {position: Recording(stages) for position, stages in known.items()}
-    most = MOST_BATCHES * max(voter.batch for voter in voters.values())
-    by_batches = not together and any(voter.device.type == "cpu" for voter in voters.values())
-    patience = 1 if by_batches else len(procedures)
-    while open_ones.asked:
-        for replies in answer(open_ones.taken(most), inputs, voters, recorded, open_ones.ahead):
-            for position, reply in replies:
-                open_ones.reply(position, reply)
-            if len(open_ones.ended) >= patience:
-                yield open_ones.take_ended()
-        open_ones.answer_from(recorded)
-        if open_ones.ended:
-            yield open_ones.take_ended()
-
-
-class Asking(Generic[Result]):
-    """What the procedures ask at the moment, by input, and the results of those that ended."""
-
-    def __init__(self, procedures: Sequence[Procedure[Result]]) -> None:
-        self.procedures: Sequence[Procedure[Result]] = procedures
-        self.asked = {position: next(procedure) for position, procedure in enumerate(procedures)}
-        self.ended: list[tuple[int, Result]] = []  # handed out together: it costs a change of every network's mode
-        self.ahead = Ahead()
-
-    def taken(self, most: int) -> dict[int, Question]:
-        """The requests of the next round, which are asked no longer."""
-        now = first_requests(dict(sorted(self.asked.items())), most)
-        for position in now:
-            del self.asked[position]
-        return now
-
-    def reply(self, position: int, reply: Answer) -> None:
-        """Send an answer, and take down what is asked next."""
-        try:
-            self.asked[position] = self.procedures[position].send(reply)
-        except StopIteration as end:
-            self.asked.pop(position, None)
-            self.ended.append((position, end.value))
-            self.ahead.forget(position)
-
-    def answer_from(self, recorded: Recordings) -> None:
-        """Answer what was cast before it was asked for."""
-        for position in sorted(self.asked):
-            while position in self.asked and (waiting := self.ahead.take(position, self.asked[position])):
-                question = self.asked[position]
-                self.reply(position, waiting[0] or recorded[position].answer(question))
-
-    def take_ended(self) -> list[tuple[int, Result]]:
-        """The results that were not handed out yet."""
-        some, self.ended = self.ended, []
-        return some
-
-
-def first_requests(asked: Mapping[int, Question], most: int) -> dict[int, Question]:
-    """The requests of the first inputs, up to `most` votes together; at least one, and all that need no votes."""
-    taken: dict[int, Question] = {}
-    votes = 0
-    for position, question in asked.items():
-        n = 0 if isinstance(question, ScoreRequest | SigmaRequest) else question.n
-        if not taken or votes + n <= most:
-            taken[position] = question
-            votes += n
-    return taken
 
 
 def answer(

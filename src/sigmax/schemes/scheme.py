@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from sigmax.engine import votes
+from sigmax.engine import rounds
 from sigmax.engine.inputs import Noisy
 from sigmax.engine.voter import Voter
 from sigmax.errors import RequestError
@@ -94,7 +94,7 @@ class Scheme:
             procedures = self._procedures(
                 lambda: self.rule.certifying(n0=n0, n=n, alpha=alpha, sampling=question), noisy
             )
-            results = votes.run(procedures, noisy, self.voters, together=True)
+            results = rounds.run(procedures, noisy, self.voters, together=True)
             for position, certificate in self.concluded(noisy.x, results):
                 found[first + position] = replace(certificate, asked=stated)
         return [found[i] for i in range(len(x))]
@@ -119,7 +119,7 @@ class Scheme:
         x = self.check(batch_of(x, self.classes))
         noisy = Noisy(x, check_ids(ids, len(x)), seed)
         procedures = self._procedures(lambda: self.rule.predicting(n=n, alpha=alpha), noisy)
-        found = dict(self.concluded(x, votes.run(procedures, noisy, self.voters, together=True)))
+        found = dict(self.concluded(x, rounds.run(procedures, noisy, self.voters, together=True)))
         return [found[i] for i in range(len(x))]
 
     @final
@@ -134,7 +134,7 @@ class Scheme:
         ids: Sequence[int],
         weights: str | None = None,
         sampling: Sampling = FIXED,
-        known: votes.Recorded | None = None,
+        known: rounds.Recorded | None = None,
     ) -> Iterator[tuple[int, Certificate]]:
         """Certificates of one group as they are reached, with their positions in `x`.
 
@@ -148,10 +148,10 @@ class Scheme:
         procedures = self._procedures(
             lambda: self.rule.certifying(n0=n0, n=n, alpha=alpha, sampling=sampling), noisy, known
         )
-        yield from self.concluded(noisy.x, votes.run(procedures, noisy, self.voters, known))
+        yield from self.concluded(noisy.x, rounds.run(procedures, noisy, self.voters, known))
 
     def _procedures(
-        self, begin: Callable[[], Procedure[Result]], noisy: Noisy, known: votes.Recorded | None = None
+        self, begin: Callable[[], Procedure[Result]], noisy: Noisy, known: rounds.Recorded | None = None
     ) -> list[Procedure[Result]]:
         """One procedure an input, given the input's own noise where the scheme has such; as recorded, if it was."""
         procedures = [begin() for _ in noisy.ids]
