@@ -33,7 +33,8 @@ def sentences() -> list[str]:
     certified = int((run.frame().predicted >= 0).sum())
     least, median, most = found.min(), np.median(found), found.max()
     return [
-        f"{certified} of the {len(run.records)} inputs are certified, and {len(found)} of them were attacked",
+        f"{certified} of the {len(run.records)} inputs are certified",
+        f"kept for {len(found)} of the {certified}",
         f"{down(least, 3)} at the least, {down(median, 3)} in the median and {int(most):,} at the most",
         f"below 1.5 for {int(100 * (found < 1.5).mean())}% of them and below 2 for {int(100 * (found < 2).mean())}%",
     ]
