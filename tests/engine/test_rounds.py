@@ -1,5 +1,7 @@
 """Rounds are bounded, so inputs finish one after another; on a GPU two teams take turns, and no record changes."""
 
+import weakref
+
 import torch
 from torch import nn
 
@@ -40,3 +42,22 @@ def test_an_adaptive_run_that_is_cut_has_its_first_inputs(monkeypatch):
     assert first == 0
     assert sum(cast) < 0.2 * 64 * 3_000
     assert [position for position, _ in found] == list(range(1, 64))
+
+
+def test_what_a_network_leaves_in_cycles_goes_with_its_batch():
+    """Python does not look for it during a round, which may have thousands of batches."""
+    alive, most = weakref.WeakSet(), []
+
+    class Knot(nn.Module):
+        def forward(self, batch):
+            self_referring = {"batch": batch.clone()}
+            self_referring["itself"] = self_referring
+            alive.add(self_referring["batch"])
+            most.append(len(alive))
+            return batch.flatten(1)
+
+    scheme = sx.Smoothed(Knot(), sigma=0.5, classes=3, batch=16)
+    procedures = [scheme.rule.certifying(n0=16, n=2_000, alpha=1e-3) for _ in range(2)]
+    assert len(list(rounds.run(procedures, Noisy(torch.zeros(2, 3), range(2), 0), scheme.voters))) == 2
+    assert len(most) > 200
+    assert max(most) <= 2

@@ -119,6 +119,50 @@ def test_a_forged_look_of_a_part_is_found(routed, name, change, message):
     assert {line for line, _ in findings(routed)} == {5}
 
 
+@pytest.fixture
+def wavering(tmp_path):
+    """The selection samples make the pick clear at their third look."""
+    path = tmp_path / "wavering.jsonl"
+    found = run_of(path, SMOOTHED, TARGETS, shares(base=0.7))
+    assert list(map(sum, found.stages[0].looks)) == [16, 16, 32]
+    return path
+
+
+FORGED_PICKS = [
+    (lambda s: shorten(s, s["looks"][:-1]), "should hold n=32 samples at sigma=0.5 from sample 32 on"),
+    (lambda s: shorten(s, s["looks"][:1]), "should hold n=16 samples at sigma=0.5 from sample 16 on"),
+    (lambda s: shorten(s, s["looks"][1:]), "should hold n=16 samples at sigma=0.5 from sample 16 on"),
+    (lambda s: shorten(s, s["looks"][::-1]), "should hold n=16 samples"),
+    (lambda s: shorten(s, merged(s["looks"], 0)), "should hold n=16 samples"),
+    (lambda s: shorten(s, merged(s["looks"], 1)), "should hold n=16 samples at sigma=0.5 from sample 16 on"),
+    (lambda s: shorten(s, [*s["looks"], [25, 11]]), "looks is recorded as"),  # all n0: more than were asked for
+    (lambda s: shorten(s, [*s["looks"], [0, 0]]), "looks is recorded as"),
+    (lambda s: shorten(s, [[0, 0], *s["looks"]]), "looks is recorded as"),
+    (lambda s: shorten(s, [*s["looks"][:-1], [24, 9]]), "should hold n=32 samples"),
+    (lambda s: shorten(s, [*s["looks"][:-1], [23, 8]]), "should hold n=32 samples"),
+    (lambda s: s.update(looks=moved(s["looks"], 0, 4)), "recorded as"),  # clear at the first look
+    (lambda s: s.pop("looks"), "should hold n=16 samples"),
+    (lambda s: s.update(counts=[72, 28], n=100, looks=[]), "should hold n=16 samples"),
+    (lambda s: shorten(s, [[b, a] for a, b in s["looks"]]), "the counts give"),  # the other class
+    (lambda s: s.update(alpha=1e-4), "selection alpha is recorded as"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), FORGED_PICKS)
+def test_a_forged_look_of_the_selection_is_found(wavering, change, message):
+    assert sx.verify(wavering).holds
+    forge(wavering, 5, lambda d: change(stage(d, "selection")))
+    found = findings(wavering)
+    assert {line for line, _ in found} == {5}
+    assert message in " ".join(text for _, text in found)
+
+
+@pytest.mark.parametrize("first0", [0, 1, 8, 15, 17, 32, 100, 10**9])
+def test_a_plan_of_other_looks_at_the_selection_is_found_in_every_record(wavering, first0):
+    forge(wavering, 1, lambda d: d["sampling"].update(first0=first0))
+    assert {line for line, _ in findings(wavering)} == {2, 3, 4, 5, 6}
+
+
 def claim(radius):
     """The radius of a look that was never taken, everywhere it stands."""
 
@@ -202,6 +246,10 @@ def test_a_plan_of_another_question_is_found_in_every_record(path, change):
         {"kind": "adaptive", "last": -1.0},
         {"kind": "adaptive", "growth": 0.5},
         {"kind": "adaptive", "first": 0},
+        {"kind": "adaptive", "first0": -1},
+        {"kind": "adaptive", "first0": 16.0},
+        {"kind": "adaptive", "first0": True},
+        {"kind": "fixed", "first0": 16},
         {"kind": "adaptive", "targets": "x"},
         {"kind": "adaptive", "targets": [0.5], "tolerance": 0.5},
         {"kind": "fixed", "targets": [0.5]},
@@ -258,7 +306,7 @@ def test_a_fixed_certificate_does_not_pass_for_an_adaptive_one(routed):
 @given(trees, st.integers(0, 2**32), st.sampled_from([1e-3, 0.3]), st.sampled_from(QUESTIONS))
 def test_records_of_any_tree_hold_and_survive_their_line(rule, seed, alpha, question):
     def again():
-        return rule.certifying(n0=20, n=2_000, alpha=alpha, sampling=question)
+        return rule.certifying(n0=N0, n=2_000, alpha=alpha, sampling=question)
 
     record = Record(0, 0, feed(again(), at_random(seed)), seconds=0.5)
     read = Record.from_json(decode(encode(record.to_json())))

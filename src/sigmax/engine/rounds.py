@@ -50,7 +50,7 @@ def collection_paused() -> Iterator[None]:
     """Within it Python does not look for garbage in cycles.
 
     It would again and again, since procedures make thousands of tuples, and find none: that took a quarter of the
-    host's time.
+    host's time. What a network leaves in cycles is looked for after each batch (see `Casting`).
     """
     was_on = gc.isenabled()
     gc.disable()

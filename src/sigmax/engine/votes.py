@@ -7,6 +7,7 @@ missing vote in the batch it would have stood in. A batch in which nothing is un
 network would be padded with cast votes that are likely to be asked for next (see `ahead`).
 """
 
+import gc
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
@@ -153,6 +154,7 @@ class Casting:
             cells += self.shifts
         self.counts.scatter_add_(0, cells.flatten(), self.one.expand(cells.numel()))
         self.invalid += bad
+        gc.collect(0)  # what the network left in cycles; Python itself does not look for it meanwhile (see `rounds`)
 
     def counts_of(self, portion: Portion) -> Iterator[tuple[Item, tuple[Counts | None, ...]]]:
         """The counts of these items, once they have arrived."""
