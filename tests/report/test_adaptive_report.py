@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from sigmax import RequestError, report
 from sigmax.records.run import Run
 from sigmax.report.compare.comparison import figures_in, summary
 from sigmax.report.metrics.adaptive import furthest_asked, mean_samples, shared_targets, up_to
+from sigmax.report.notes import facts
 from tests.report.digits import INPUTS, N, adaptive_run, system
 from tests.report.pages import at, data, markdown_of, page_of
 
@@ -128,6 +130,14 @@ def test_the_page_says_what_was_asked(asked: Runs) -> None:
     ):
         assert sentence in page
     assert "not asked the same" not in "".join(report.notes.on_comparing([asked["fixed"]] * 2))
+
+
+def test_the_facts_of_a_run_say_where_samples_are_at_most_so_many(asked: Runs) -> None:
+    run = asked["targets"]
+    looked_at, whole = (replace(run, plan=replace(run.plan, n0=n0)) for n0 in (100, 10))
+    assert dict(facts(looked_at))["samples"].startswith("at most n=1,000 after at most n0=100 for selection, adaptive")
+    assert dict(facts(whole))["samples"].startswith("at most n=1,000 after n0=10 for selection, adaptive")
+    assert dict(facts(asked["fixed"]))["samples"] == "n=1,000 after n0=20 for selection"
 
 
 def test_figures_of_the_page_leave_out_what_is_not_known(asked: Runs) -> None:

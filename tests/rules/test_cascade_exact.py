@@ -259,9 +259,9 @@ def all_shares(rule, n: int, count: int = 250) -> list[Shares]:
     return found
 
 
-def wrongness(rule, n: int, sampling: Sampling) -> float:
+def wrongness(rule, n: int, sampling: Sampling, n0: int = 1) -> float:
     """The largest chance of a wrong certificate."""
-    found = endings(lambda: rule.certifying(n0=1, n=n, alpha=ALPHA, sampling=sampling), parts_of(rule))
+    found = endings(lambda: rule.certifying(n0=n0, n=n, alpha=ALPHA, sampling=sampling), parts_of(rule))
     worst = 0.0
     for shares in all_shares(rule, n):
         exact = truth_of(rule, shares)
@@ -291,6 +291,26 @@ def test_no_shares_make_a_certificate_wrong_more_often_than_alpha(name):
 def test_nor_where_sampling_is_adaptive(name, question):
     rule, _ = SYSTEMS[name]
     assert ALPHA / 20 < wrongness(rule, 6, QUESTIONS[question]) <= ALPHA
+
+
+PICKING = {
+    "smoothed": (plain(1.0), 6, 7),
+    "smoothed, selective": (selective(1.0), 5, 6),
+    "selective": (SYSTEMS["deterministic last"][0], 5, 6),
+    "multiscale": (SYSTEMS["multiscale"][0], 5, 5),
+    "dual, min": (DualRule(plain(0.9), (plain(0.5), plain(0.8)), "min"), 4, 5),
+    "dual": (DualRule(plain(0.9), (plain(0.5), LipschitzRule(1.0, 2))), 4, 5),
+}
+
+
+@pytest.mark.parametrize("question", ["the radius", "targets", "tolerance"])
+@pytest.mark.parametrize("name", PICKING)
+def test_nor_where_selection_ends_once_the_pick_is_clear(name, question):
+    """It is looked at after two samples and ends for little, so often with a pick that all would not make."""
+    rule, n0, n = PICKING[name]
+    sampling = Sampling(**{**vars(QUESTIONS[question]), "first0": 2, "futility": 0.4})
+    assert len(sampling.selection_stops(n0)) > 1
+    assert ALPHA / 20 < wrongness(rule, n, sampling, n0) <= ALPHA
 
 
 @pytest.mark.parametrize("name", ["selective", "deterministic last"])

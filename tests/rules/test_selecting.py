@@ -81,6 +81,16 @@ def test_unanimous_votes_are_clear_at_the_first_look_and_a_tie_never_is():
     assert (picks.counts, asked) == ((50, 50), [(0, 16), (16, 32), (32, 64), (64, 100)])
 
 
+def test_votes_to_defer_are_no_rivals_but_count_against_the_threshold():
+    deferring = np.r_[np.zeros(8, int), np.full(8, 2)][np.arange(N0) % 16]  # half for class 0, half to defer
+    picks, _ = played(ask(3), ADAPTIVE, leads_clearly(2), deferring)
+    assert picks.counts == (16, 0, 16)
+    picks, _ = played(ask(3), ADAPTIVE, answers_clearly(2, 0.5), deferring)
+    assert sum(picks.counts) == N0
+    picks, _ = played(ask(3), ADAPTIVE, answers_clearly(2, 0.9), deferring)
+    assert picks.counts == (8, 0, 8)
+
+
 def test_fixed_sampling_and_no_first_look_take_all_samples_at_once():
     for sampling in (FIXED, Sampling("adaptive", first0=0), Sampling("adaptive", first0=N0)):
         picks, asked = played(ask(), sampling, leads_clearly(2), np.zeros(N0, int))

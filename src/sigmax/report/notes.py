@@ -147,8 +147,10 @@ def _samples(run: Run) -> str:
         return f"none: the network votes once at each of {stages[0].n:,} offsets"
     sampling = remade(plan.sampling)
     adaptive, several = sampling.kind == "adaptive", any(stage.part for stage in stages)
+    looked_at = bool(plan.n0) and len(sampling.selection_stops(plan.n0 or 0)) > 1
     words = [
-        f"{'at most ' if adaptive else ''}n={plan.n:,}" + (f" after n0={plan.n0:,} for selection" if plan.n0 else ""),
+        f"{'at most ' if adaptive else ''}n={plan.n:,}"
+        + (f" after {'at most ' if looked_at else ''}n0={plan.n0:,} for selection" if plan.n0 else ""),
         *([in_words(sampling)] if adaptive else []),
         *(["for each part asked"] if several else []),
     ]
