@@ -64,6 +64,15 @@ def test_a_real_overspend_names_who_spent():
     assert budget.ledger == (("router", 0.0007),)
 
 
+def test_all_of_alpha_is_spent_once_and_only_where_nothing_was():
+    for before in (0.05, 0.001, 0.1):
+        budget = Budget(0.1)
+        budget.spend(before, on="the first bound")
+        with pytest.raises(RequestError, match="'the first bound'"):
+            budget.spend(0.1, on="all of it again")
+        assert sum(Fraction(entry.alpha) for entry in budget.ledger) <= Fraction(0.1)
+
+
 def test_nothing_is_left_after_all_was_spent():
     budget = Budget(0.001)
     budget.spend(0.001, on="router")

@@ -69,6 +69,22 @@ def test_a_sigma_that_is_not_the_fields_is_found_with_its_training_images(tmp_pa
     assert (failed.returncode, "line 3" in failed.stderr) == (1, True)
 
 
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+@pytest.mark.parametrize("memory", [False, True])
+def test_the_command_recomputes_each_sigma_by_the_runs_system(memory, dtype, tmp_path, sigmax):  # noqa: F811
+    how = {"classes": 10, "dtype": dtype}
+    scheme = sx.Memorized(network(), sigma0=0.25, search="grid", steps=5, **how)
+    scheme = scheme if memory else sx.SemiElastic(network(), field=elastic().field, **how)
+    folder = scheme.save(tmp_path / "system")
+    run = sx.certify_run(scheme, DIGITS, tmp_path / "run.jsonl", **ASK)
+    done = sigmax("verify", run.path, "--data", "digits", "--system", folder)
+    assert (done.returncode, "not checked" in done.stdout) == (0, False), done.stderr
+    if not memory:
+        forged = with_sigma(run, tmp_path / "forged.jsonl", 1 - 1e-5)
+        failed = sigmax("verify", forged.path, "--data", "digits", "--system", folder)
+        assert (failed.returncode, "the field gives" in failed.stderr) == (1, True)
+
+
 def test_a_sigma_that_breaks_the_rate_is_found_by_the_inputs_alone(tmp_path):
     field = sx.VouchedField(lambda batch: torch.full((len(batch),), 0.25), 0.001)
     scheme = sx.SemiElastic(network(), field=field, classes=10, dim=64)

@@ -85,6 +85,15 @@ def test_a_block_sampled_in_parts_is_the_same_block(cuts):
         assert np.array_equal(taken_up.fill(room(b - a), address, a), whole[a:b])
 
 
+@pytest.mark.parametrize("more", [False, True])
+def test_samples_may_be_asked_for_again_and_in_any_order(more):
+    """As those that were cast ahead are, and those of a look whose source was told that no more would come."""
+    whole, address = block(**ADDRESS), Address(3, 17, "estimation", 5)
+    source = BlockSource(SAMPLER)
+    for a, b in ((0, 16), (0, 16), (16, 32), (0, 32), (64, 100), (32, 64), (100, 128), (0, 128), (16, 32), (32, 64)):
+        assert np.array_equal(source.fill(room(b - a), address, a, more=more), whole[a:b])
+
+
 def test_blocks_are_taken_up_where_they_were_left_without_sampling_them_again(monkeypatch):
     """As at the looks of adaptive sampling, with other inputs' between them; what was forgotten is sampled again."""
     numbers = []

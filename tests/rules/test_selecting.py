@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 from sigmax.errors import RequestError
+from sigmax.rules.cascade import CascadeRule
 from sigmax.rules.certificate import Role
 from sigmax.rules.procedure import VoteRequest
 from sigmax.rules.routed.rule import DualRule
@@ -122,3 +123,16 @@ def test_the_router_of_a_dual_selects_in_looks_too():
     rule = DualRule(SmoothedRule.gaussian(1.0, 2), tuple(SmoothedRule.gaussian(s, 3) for s in (0.25, 0.5)), "min")
     first = next(rule.certifying(n0=N0, n=1_000, alpha=0.01, sampling=ADAPTIVE))
     assert (first.stage, first.start, first.stop) == ("router/selection", 0, 16)
+
+
+@pytest.mark.parametrize(("threshold", "looks"), [(0.5, 1), (0.9, 4)])
+def test_a_level_of_a_cascade_is_looked_at_with_its_own_threshold(threshold, looks):
+    """Fifteen of sixteen votes are clearly more than half, and not clearly more than nine tenths."""
+    levels = (SmoothedRule.gaussian(1.0, 2, defers=True),)
+    rule = CascadeRule(levels, SmoothedRule.gaussian(0.5, 2), threshold)
+    procedure = rule.certifying(n0=N0, n=1_000, alpha=0.01, sampling=ADAPTIVE)
+    asked, question = [], next(procedure)
+    while question.role is Role.SELECTION and question.part == "level-0":
+        asked.append(question.n)
+        question = procedure.send((question.n - question.n // 16, 0, question.n // 16))
+    assert asked == [16, 16, 32, 36][:looks]

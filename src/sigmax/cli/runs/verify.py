@@ -109,11 +109,12 @@ def _training_images(plan: "Plan", given: Given) -> "Dataset | None":
 
 def _loaded(plan: "Plan", system: str) -> "Scheme":
     """The system, with the device and precision of the run."""
+    from sigmax.engine.settings import DTYPES
     from sigmax.systems import load
 
-    device, dtype = [*(plan.arithmetic or "").split(), "", ""][:2]
-    known = device in ("cpu", "cuda") and dtype in ("float32", "bfloat16", "float16")
-    return load(system, device=device, dtype=dtype) if known else load(system)
+    device, precision = [*(plan.arithmetic or "").split(), "", ""][:2]
+    dtype = {str(dtype).removeprefix("torch."): dtype for dtype in DTYPES.values()}.get(precision)
+    return load(system, device=device, dtype=dtype) if device in ("cpu", "cuda") and dtype else load(system)
 
 
 def show(verdict: "Verdict", unknown: Sequence[str] | None = None) -> None:
