@@ -383,12 +383,13 @@ def test_serving_another_shape_meanwhile_loses_no_vote():
     assert dict([*found, *interrupted]) == alone
 
 
-def test_torchs_default_dtype_changes_no_certificate():
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_torchs_default_dtype_changes_no_certificate(dtype):
     f = sx.Smoothed(lambda batch: (batch[:, 0] >= 256.95).long(), sigma=0.1, classes=2, domain=None)
     x = torch.tensor([[256.9]])
     before = f.certify(x, n=1000)
     try:
-        torch.set_default_dtype(torch.bfloat16)
+        torch.set_default_dtype(dtype)
         assert f.certify(x, n=1000) == before
     finally:
         torch.set_default_dtype(torch.float32)

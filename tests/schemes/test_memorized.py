@@ -257,3 +257,19 @@ def test_a_memory_cannot_be_worked_out_for_other_samples(tmp_path):
 def test_the_rule_is_made_again_from_its_description():
     rule = MemorizedRule(0.25, 0.1, 1.0, 10, "signs", 7, 3, 0.5)
     assert rebuild(json.loads(json.dumps(rule.describe()))) == rule
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("search", ["ascent", "signs", "grid"])
+def test_torchs_default_dtype_changes_no_noise_that_is_found(search, dtype):
+    network, x = linear(), torch.rand(2, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+
+    def certified():
+        return sx.Memorized(network, sigma0=0.3, classes=10, search=search, steps=3).certify(x, n=200, alpha=0.01)
+
+    before = certified()
+    try:
+        torch.set_default_dtype(dtype)
+        assert certified() == before
+    finally:
+        torch.set_default_dtype(torch.float32)

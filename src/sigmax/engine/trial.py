@@ -94,7 +94,7 @@ def trial_batch(noisy: Tensor, size: int) -> TrialBatch:
     """
     copy, held = (one.to(noisy.device) for one in _places(len(noisy), size))
     near = noisy[copy]
-    side = torch.where(torch.arange(size, device=noisy.device) % 4 == 1, -1.0, 1.0)
+    side = torch.where(torch.arange(size, device=noisy.device) % 4 == 1, -1.0, 1.0).to(noisy.dtype)
     for end in (0, -1):  # a class that the first or the last row decides should change
         side[end] = -1.0 if float(near[end].sum()) > 0 else 1.0
     side *= FAR * (float(noisy.abs().max()) or 1.0)

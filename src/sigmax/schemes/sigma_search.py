@@ -12,7 +12,7 @@ climb 900 steps of 1e-4 with n = 1 on CIFAR-10, and have no range.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -58,9 +58,14 @@ def best_sigmas(rule: MemorizedRule, voter: Voter, x: Tensor, ids: Sequence[int]
     return found
 
 
+def _on(voter: Voter) -> dict[str, Any]:
+    """Where and as what a search computes, whatever torch's defaults were set to."""
+    return {"device": voter.device, "dtype": torch.float32}
+
+
 def ascent(rule: MemorizedRule, voter: Voter, inputs: Inputs) -> Tensor:
     """Gradient steps, all inputs together."""
-    sigma = torch.full((len(inputs.x),), rule.sigma0, device=voter.device)
+    sigma = torch.full((len(inputs.x),), rule.sigma0, **_on(voter))
     for step in range(rule.steps):
         noise = inputs.noises(step, rule.noises).to(voter.device)
         with torch.enable_grad():
@@ -78,10 +83,10 @@ def ascent(rule: MemorizedRule, voter: Voter, inputs: Inputs) -> Tensor:
 
 def signs(rule: MemorizedRule, voter: Voter, inputs: Inputs) -> Tensor:
     """From each start `steps` moves by the sign of the difference, the last the smallest; the best end wins."""
-    low, high = (torch.tensor(end, device=voter.device).log() for end in (rule.least, rule.most))
+    low, high = (torch.tensor(end, **_on(voter)).log() for end in (rule.least, rule.most))
     noise = inputs.noises(0, rule.noises).to(voter.device)
     ends = []
-    for start in torch.linspace(0.0, 1.0, STARTS + 2)[1:-1].tolist():
+    for start in torch.linspace(0.0, 1.0, STARTS + 2, dtype=torch.float32)[1:-1].tolist():
         place = (low + start * (high - low)).expand(len(inputs.x))
         for step in range(rule.steps):
             shrinking = (high - low) / (STARTS + 1) * (1 - step / rule.steps)
@@ -94,8 +99,8 @@ def signs(rule: MemorizedRule, voter: Voter, inputs: Inputs) -> Tensor:
 def grid(rule: MemorizedRule, voter: Voter, inputs: Inputs) -> Tensor:
     """The best of evenly spaced noises."""
     noise = inputs.noises(0, rule.noises).to(voter.device)
-    low, high = (torch.tensor(end, device=voter.device).log() for end in (rule.least, rule.most))
-    levels = torch.linspace(0.0, 1.0, rule.steps, device=voter.device) * (high - low) + low
+    low, high = (torch.tensor(end, **_on(voter)).log() for end in (rule.least, rule.most))
+    levels = torch.linspace(0.0, 1.0, rule.steps, **_on(voter)) * (high - low) + low
     return _best(voter, inputs, levels.exp()[:, None].expand(-1, len(inputs.x)), noise)
 
 
