@@ -74,8 +74,8 @@ def pressed(alpha: float, adaptive: bool, near: float = 0.9) -> float:
 
 
 def asking(radius: float, adaptive: bool) -> Sampling:
-    """Adaptive: whether a radius just above the true one holds, which any look may claim."""
-    return Sampling("adaptive", targets=(radius * (1 + GAP / 100),)) if adaptive else FIXED
+    """Adaptive: whether a radius just above the true one holds, which any look may claim; selection has looks too."""
+    return Sampling("adaptive", targets=(radius * (1 + GAP / 100),), first0=4) if adaptive else FIXED
 
 
 EVEN, SURE = (0.5 - 1e-9, 0.5 + 1e-9), (1 - FAR, FAR)
