@@ -12,8 +12,8 @@ from sigmax import radius
 
 @pytest.mark.slow
 def test_no_scheme_errs_more_often_than_alpha_and_every_fault_is_caught():
-    """130,000 certifications and predictions, and as many with faults."""
-    found = list(coverage.rows(5_000, [0.05]))
+    """260,000 certifications and predictions, and as many with faults."""
+    found = list(coverage.rows(10_000, [0.05]))
     assert len(found) == len(MUTANTS) + 2
     for row in found:
         assert row.holds, row
