@@ -23,6 +23,7 @@ from sigmax.rules.procedure import Answer, Counts, Question, VoteRequest
 
 Kind = Literal["fixed", "adaptive"]
 LITTLE = 0.1  # share of all samples that is little: after so many another stage may be asked first
+LITTLE_FOR_ONE = 0.04  # the same where one radius is asked about, which takes few samples
 INTERNAL = {"cap", "floor", "wanted"}  # set by schemes on their parts
 SELECTION_GROWTH = 2.0  # of the selection samples from look to look
 LEAST_ALPHA = 1e-22  # the bounds go down to 1e-30, and looks and classes share it

@@ -20,7 +20,16 @@ from sigmax import radius
 from sigmax.bounds import table
 from sigmax.rules.certificate import Certificate, Role, Stage
 from sigmax.rules.procedure import Answer, Counts, Question, VoteRequest
-from sigmax.rules.sampling import LITTLE, Best, Poll, Sampling, optimistic_count, optimistic_pair, pessimistic_count
+from sigmax.rules.sampling import (
+    LITTLE,
+    LITTLE_FOR_ONE,
+    Best,
+    Poll,
+    Sampling,
+    optimistic_count,
+    optimistic_pair,
+    pessimistic_count,
+)
 from sigmax.rules.smoothed import SmoothedRule
 
 
@@ -88,7 +97,8 @@ class Tally:
             answer = self.answer
             return self._any_use.enough(answer, self._possible(answer), self.level.rule.sigma)
         foreseen = self.foreseen
-        return self.poll.cast >= LITTLE * self.n or self._enough(foreseen, self._possible(foreseen))
+        little = (LITTLE_FOR_ONE if self.sampling.targets else LITTLE) * self.n
+        return self.poll.cast >= little or self._enough(foreseen, self._possible(foreseen))
 
     def settled(self, below: Certificate | None, furthest: float) -> bool:
         """Whether more votes can no longer change what is asked; what was not asked may certify up to `furthest`."""
