@@ -14,9 +14,10 @@ from sigmax.errors import RequestError
 from sigmax.radius.noise import Gaussian, Noise, check_sampled, described, noise_from
 from sigmax.rules.certificate import Certificate, Outcome, Prediction, Role, Stage, leading
 from sigmax.rules.checks import check_classes, check_samples
+from sigmax.rules.poll import Poll, first_look
 from sigmax.rules.procedure import Answer, Counts, Procedure, Question, VoteRequest, votes
 from sigmax.rules.registry import Entry, register
-from sigmax.rules.sampling import FIXED, Poll, Sampling, first_look, optimistic_count, optimistic_pair
+from sigmax.rules.sampling import FIXED, Sampling, optimistic_count, optimistic_pair
 from sigmax.rules.selecting import leads_clearly, selecting
 
 Bound = Literal["one-sided", "runner-up"]

@@ -19,12 +19,11 @@ from typing import NamedTuple
 from sigmax import radius
 from sigmax.bounds import table
 from sigmax.rules.certificate import Certificate, Role, Stage
+from sigmax.rules.poll import Best, Poll
 from sigmax.rules.procedure import Answer, Counts, Question, VoteRequest
 from sigmax.rules.sampling import (
     LITTLE,
     LITTLE_FOR_ONE,
-    Best,
-    Poll,
     Sampling,
     optimistic_count,
     optimistic_pair,

@@ -19,9 +19,10 @@ from sigmax.rules.cascade.level import Level, Payment, Tally
 from sigmax.rules.cascade.parts import LAST, level_name, levels_tried
 from sigmax.rules.certificate import Certificate, Outcome, Prediction, Role, Stage
 from sigmax.rules.checks import check_norms, check_samples, naming_part
+from sigmax.rules.poll import first_look
 from sigmax.rules.procedure import Procedure, Rule, within
 from sigmax.rules.registry import Entry, Part, register
-from sigmax.rules.sampling import FIXED, Sampling, first_look
+from sigmax.rules.sampling import FIXED, Sampling
 from sigmax.rules.selecting import answers_clearly, selecting
 from sigmax.rules.smoothed import SmoothedRule
 

@@ -17,9 +17,10 @@ from math import inf
 from sigmax import radius
 from sigmax.bounds import Budget, Spent, table
 from sigmax.rules.certificate import Certificate, Outcome, Role, Stage, leading
+from sigmax.rules.poll import Poll
 from sigmax.rules.procedure import Answer, Counts, Procedure, Question, Rule, asking_as, in_step, votes
 from sigmax.rules.routed.parts import ROUTER, AlphaSplit, certify_expert, expert_name, router_request
-from sigmax.rules.sampling import Poll, Sampling, optimistic_counts
+from sigmax.rules.sampling import Sampling, optimistic_counts
 from sigmax.rules.selecting import Picks, leads_clearly, selecting
 from sigmax.rules.smoothed import SmoothedRule
 
