@@ -146,7 +146,7 @@ def usages() -> str:
 
 
 def _meant(path: str) -> str:
-    """Which source was meant where only its path was given, if that can be told."""
+    """Which source was meant where only its path was given, if that can be known."""
     if path.endswith(".npz"):
         return f" (did you mean npz:{path}?)"
     is_folder = "/" in path or os.path.isdir(path)  # noqa: PTH112 (of any text, a path or not, it raises nothing)

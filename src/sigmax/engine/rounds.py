@@ -49,8 +49,8 @@ def run(
 def collection_paused() -> Iterator[None]:
     """Within it Python does not look for garbage in cycles.
 
-    It would again and again, since procedures make thousands of tuples, and find none: that took a quarter of the
-    host's time. What a network leaves in cycles is looked for after each batch (see `Casting`).
+    It would again and again, since procedures make thousands of tuples, and find none. What a network leaves in
+    cycles is looked for after each batch (see `Casting`).
     """
     was_on = gc.isenabled()
     gc.disable()

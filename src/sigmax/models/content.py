@@ -6,11 +6,8 @@ network was wrapped, or its confidence threshold moved. A plain function has no 
 
 import hashlib
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
 from weakref import WeakKeyDictionary
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
@@ -43,10 +40,12 @@ def _contents(model: object) -> Iterator[str]:
 def weights_of(model: nn.Module) -> str:
     """The hash of a module's parameters and buffers, also of those that a state dict leaves out.
 
-    To hash a large network takes as long as thousands of its votes on a GPU. So the hash is kept for as long as a
-    checksum of the same bits, made where they lie, stays what it was.
+    To hash a large network is to copy it to the CPU, which takes as long as thousands of its votes. So on an
+    accelerator the hash is kept for as long as a checksum of the same bits, made there, stays what it was.
     """
     tensors = [*model.parameters(), *model.buffers()]
+    if any(tensor.device.type == HERE for tensor in tensors):
+        return _hash(tensors)
     now = checksums(tensors)
     before, found = _hashed.get(model, (None, ""))
     if before != now:
@@ -65,52 +64,27 @@ def _hash(tensors: Iterable[Tensor]) -> str:
 
 
 _hashed: WeakKeyDictionary[nn.Module, tuple[object, str]] = WeakKeyDictionary()
-HOST = "cpu"  # where numpy sums several times as fast as torch
-WORD = 8  # bytes of a word
-CHUNK = 1 << 17  # words that are summed at once: they and their places stay in a processor's cache
+HERE = "cpu"  # where a checksum takes as long as the hash
+INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32}  # by the bytes of a number
+CHUNK = 1 << 22  # numbers that are summed at once
 
 
 def checksums(tensors: Iterable[Tensor]) -> object:
-    """A sum over each tensor's bits as 64-bit words, each times an odd number that tells its place, modulo 2^64.
+    """A sum over each tensor's bits, every number times an odd one that tells its place, modulo 2^64.
 
-    So it sees any one number that changed and any two that were exchanged, also where torch counted no change, as it
-    does not of changes to `.data`.
+    So it sees any one number that changed, also where torch counted no change, as it does not of changes to `.data`.
+    Of numbers of at most 32 bits it sees any two that were exchanged: they differ by d < 2^32 and their places by
+    2k < 2^32, so neither has 32 factors of two, and d * 2k is no multiple of 2^64.
     """
-    kinds, sums = [], []
+    kinds, sums, odd = [], [], dict[torch.device, Tensor]()
     for tensor in tensors:
         kinds.append((tensor.dtype, tuple(tensor.shape)))
-        words = _words(tensor.detach())
-        sums.append(_host_sum(words.numpy()) if words.device.type == HOST else _sum(words))
-    there = [one for one in sums if isinstance(one, Tensor)]  # to be fetched at once: a GPU is waited for
-    fetched = iter(torch.stack([one.to(there[0].device) for one in there]).tolist() if there else [])
-    return kinds, [next(fetched) if isinstance(one, Tensor) else one for one in sums]
-
-
-def _words(tensor: Tensor) -> Tensor:
-    """Its bytes as 64-bit integers, filled up with zeros."""
-    flat = tensor.contiguous().reshape(-1).view(torch.uint8)
-    if len(flat) % WORD or flat.data_ptr() % WORD or flat.storage_offset() % WORD:
-        flat = torch.cat([flat, flat.new_zeros(-len(flat) % WORD)])
-    return flat.view(torch.int64)
-
-
-def _host_sum(words: npt.NDArray[np.int64]) -> int:
-    whole = len(words) // CHUNK * CHUNK
-    places = _odd(HOST, CHUNK).numpy()
-    parts, rest = words[:whole].reshape(-1, CHUNK) @ places, words[whole:] @ places[: len(words) - whole]
-    total: int = sum((2 * i + 1) * part for i, part in enumerate([*parts.tolist(), int(rest)]))
-    return (total + 2**63) % 2**64 - 2**63  # as 64 bits with a sign, which torch counts in
-
-
-def _sum(words: Tensor) -> Tensor:
-    """The same on an accelerator, where it stays until it is fetched."""
-    places = _odd(str(words.device), CHUNK)
-    whole = len(words) // CHUNK * CHUNK
-    parts = (words[:whole].view(-1, CHUNK) * places).sum(1)
-    rest = (words[whole:] * places[: len(words) - whole]).sum()
-    return (torch.cat([parts, rest[None]]) * _odd(str(words.device), len(parts) + 1)).sum()
-
-
-@lru_cache(maxsize=64)
-def _odd(device: str, count: int) -> Tensor:
-    return torch.arange(1, 2 * count, 2, device=device)
+        flat = tensor.detach().contiguous().reshape(-1)
+        flat = flat.view(INTEGERS.get(flat.element_size(), torch.int64))
+        if tensor.device not in odd:
+            odd[tensor.device] = torch.arange(1, 2 * CHUNK, 2, device=tensor.device)
+        places = odd[tensor.device]
+        parts = enumerate(torch.split(flat, CHUNK))
+        ends = [(part * places[: len(part)]).sum() + 2 * CHUNK * i * part.sum() for i, part in parts]
+        sums.append(torch.stack(ends).sum())
+    return kinds, torch.stack([one.to(sums[0].device) for one in sums]).tolist() if sums else []
