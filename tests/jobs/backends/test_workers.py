@@ -31,7 +31,8 @@ def backend(request):
     if request.param == "ray":
         ray = pytest.importorskip("ray", reason="needs the extra: pip install 'sigmax[ray]'")
         if not ray.is_initialized():
-            ray.init(num_cpus=5, log_to_driver=False, logging_level="error", include_dashboard=False)
+            # One of its own: a test beside this one may have a cluster too, which would be joined instead.
+            ray.init("local", num_cpus=5, log_to_driver=False, logging_level="error", include_dashboard=False)
     return request.param
 
 
